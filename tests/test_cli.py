@@ -9,13 +9,18 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 import poise
 from poise.cli import main
+from poise.cli.reading import reads
+from poise.cli.spelled import optional
 from poise.core.compiled import CORE
 from poise.core.records.trace import Trace
 from poise.scenario import demo as demo_module
@@ -291,6 +296,74 @@ def test_lists(capsys: pytest.CaptureFixture[str], what: str, name: str) -> None
     entry = next(each for each in told if each["name"] == name)
     assert "github" in entry["source"] or "https://" in entry["source"]
     assert all(value is not None for value in entry.values())
+
+
+@pytest.mark.parametrize("command", [["models"], ["devices"], ["policies"], ["systems"], ["systems", "routing"]])
+def test_lists_as_json_go_where_a_result_goes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    assert main([*command, "--json"]) == 0
+    bare = capsys.readouterr().out
+    assert main([*command, "--json", "-"]) == 0
+    assert capsys.readouterr().out == bare
+    file = tmp_path / "list.json"
+    assert main([*command, "--json", str(file)]) == 0
+    assert file.read_text() == bare
+    table = capsys.readouterr().out
+    assert main(command) == 0
+    assert capsys.readouterr().out == table
+
+
+def test_a_name_is_not_taken_for_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["systems", "--json", "routing"]) == 2
+    assert "--json routing: is the name of systems" in capsys.readouterr().err
+
+
+def test_a_value_may_be_left_out_at_the_end_and_before_another_option() -> None:
+    app = typer.Typer()
+
+    @app.command(cls=optional("json", "-"))
+    def told(
+        place: Annotated[str | None, typer.Option("--json")] = None,
+        more: Annotated[bool, typer.Option("--more")] = False,
+        names: Annotated[list[str] | None, typer.Argument()] = None,
+    ) -> None:
+        print(place, more, names)
+
+    def said(*words: str) -> str:
+        return CliRunner().invoke(app, words).stdout.strip()
+
+    assert said() == "None False None"
+    assert said("a", "--json") == "- False ['a']"
+    assert said("--json", "--more", "a") == "- True ['a']"
+    assert said("--json", "-", "a") == said("--json=-", "a") == "- False ['a']"
+    assert said("--json", "b", "a") == "b False ['a']"
+    assert said("--", "--json") == "None False ['--json']"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    first: Annotated[int, typer.Argument()]
+    names: Annotated[list[str], typer.Option("--name")] = field(default_factory=list)
+    number: Annotated[int, typer.Option()] = 7
+    place: Annotated[Path | None, typer.Option()] = None
+
+
+def test_a_command_reads_its_options_from_their_dataclass() -> None:
+    app = typer.Typer()
+    read: list[Options] = []
+
+    @app.command()
+    @reads(Options)
+    def told(options: Options) -> None:
+        """What the help says."""
+        read.append(options)
+
+    assert CliRunner().invoke(app, ["3"]).exit_code == 0
+    assert CliRunner().invoke(app, ["3", "--name", "a", "--name", "b", "--number", "0", "--place", "x"]).exit_code == 0
+    assert read == [Options(first=3), Options(first=3, names=["a", "b"], number=0, place=Path("x"))]
+    assert CliRunner().invoke(app, []).exit_code == 2
+    assert "What the help says." in CliRunner().invoke(app, ["--help"]).stdout
 
 
 def test_the_list_of_policies(capsys: pytest.CaptureFixture[str]) -> None:

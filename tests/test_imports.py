@@ -176,6 +176,116 @@ def test_types_may_look_anywhere(tmp_path: Path) -> None:
     assert not _violations(tmp_path / "poise")
 
 
+RINGS: dict[str, set[str]] = {
+    # An engine's parts know the engine that they belong to.
+    "core.engine.flows": {"core.engine.replica"},
+    "core.engine.kv_loans": {"core.engine.replica"},
+    "core.engine.kv_transfer": {"core.engine.replica"},
+    "core.engine.lane": {"core.engine.replica"},
+    "core.engine.layer_preemption": {"core.engine.lane"},
+    "core.engine.plain": {"core.engine.lane", "core.engine.replica"},
+    "core.engine.preemption": {"core.engine.replica"},
+    "core.engine.slowness": {"core.engine.replica"},
+    "core.engine.swapping": {"core.engine.replica"},
+    # So do those of a `Control`, of a gateway and of a server.
+    "core.control.hedging": {"core.control.control"},
+    "core.control.policy_exchange": {"core.control.control"},
+    "live.gateway.disaggregated": {"live.gateway.proxied_request"},
+    "live.gateway.hedged_attempt": {"live.gateway.proxied_request", "live.gateway.world"},
+    "live.gateway.proxied_request": {"live.gateway.world"},
+    "live.http.connection": {"live.http.server"},
+    "sim.terms": {"sim.world"},
+    # Methods that are written out in a module of their own.
+    "pipeline.graph": {"pipeline.copies", "pipeline.vocabulary"},
+    "pipeline.schedule": {"pipeline.check", "pipeline.memory", "pipeline.versions"},
+    "scenario.compare.comparison": {"scenario.compare.show"},
+    "scenario.compare.rows": {"scenario.compare.comparison"},
+    "scenario.outcome": {"scenario.compare.cell", "scenario.compare.uncertainty"},
+    "workload.table": {"workload.check", "workload.reuse", "workload.scale", "workload.summary"},
+    # One of several ways, loaded when it is taken.
+    "experiment.workers": {"experiment.processes", "experiment.ray"},
+    "pipeline.text": {"pipeline.csv"},
+    "plan.training.plan": {"plan.training.output"},
+    "scenario.compare.answer": {"scenario.compare.show"},
+    "scenario.run": {"scenario.story"},
+}
+"""The imports that close a ring of modules, those for types and those inside functions included. It may only shrink."""
+
+
+def _modules(root: Path) -> dict[str, set[str]]:
+    """For each module the modules that it imports, anywhere in it and for whatever reason."""
+    files = {_dotted(file, root): file for file in sorted(root.rglob("*.py"))}
+    return {name: set(_brought(name, file, files)) - {name} for name, file in files.items()}
+
+
+def _dotted(file: Path, root: Path) -> str:
+    parts = file.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and parts[1:] else parts)
+
+
+def _brought(name: str, file: Path, files: dict[str, Path]) -> Iterator[str]:
+    package = name.split(".") if file.name == "__init__.py" else name.split(".")[:-1]
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found = [alias.name.removeprefix("poise.") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = (node.module or "").removeprefix("poise").removeprefix(".")
+            if node.level:
+                base = ".".join((*package[: len(package) - node.level + 1], *filter(None, [node.module])))
+            found = [f"{base}.{alias.name}".removeprefix(".") for alias in node.names]
+            found = [each if each in files else base for each in found]
+        else:
+            continue
+        yield from (each for each in found if each in files)
+
+
+def _reaches(graph: dict[str, set[str]], start: str, end: str) -> bool:
+    seen, left = {start}, [start]
+    while left:
+        fresh = graph.get(left.pop(), set()) - seen
+        seen |= fresh
+        left += fresh
+    return end in seen
+
+
+def _rings(graph: dict[str, set[str]]) -> list[str]:
+    """The modules that stand in a ring."""
+    return [name for name in graph if any(_reaches(graph, each, name) for each in graph[name])]
+
+
+def test_modules_stand_in_no_ring_but_those_that_are_listed() -> None:
+    graph = _modules(ROOT)
+    without = {name: brings - RINGS.get(name, set()) for name, brings in graph.items()}
+    assert not _rings(without), "modules that import one another; move what both need below them"
+    idle = [
+        f"{name} -> {each}"
+        for name, listed in RINGS.items()
+        for each in listed
+        if each not in graph.get(name, set()) or not _reaches(without, each, name)
+    ]
+    assert not idle, f"no longer part of a ring, take them from RINGS: {idle}"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from poise.core.a import A",
+        "import poise.core.a",
+        "from .a import A",
+        "from poise.core import a",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from poise.core.a import A",
+        "def f():\n    from poise.core.a import A",
+    ],
+)
+def test_a_ring_is_found_in_every_sort_of_import(tmp_path: Path, line: str) -> None:
+    core = tmp_path / "poise" / "core"
+    core.mkdir(parents=True)
+    (core / "__init__.py").touch()
+    (core / "a.py").write_text("from poise.core.b import B\n")
+    (core / "b.py").write_text(f"{line}\n")
+    assert _rings(_modules(tmp_path / "poise")) == ["core.a", "core.b"]
+
+
 def _loaded(code: str) -> set[str]:
     """The heavy packages that a fresh interpreter has loaded after `code`."""
     told = f"{code}\nimport sys, json; print(json.dumps(sorted({HEAVY!r} & set(sys.modules))))"

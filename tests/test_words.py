@@ -1,8 +1,11 @@
-"""Words that hide the subject or read like a fable stay out of the pages, the help texts and the newest changes."""
+"""Words that hide the subject stay out of pages, help texts, the newest changes, docstrings and comments."""
 
 from __future__ import annotations
 
+import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,12 @@ WORDS = re.compile(
 ELSEWHERE = ("systems.md", "claims.md")
 """Pages that are made from the claims."""
 
+ROOMS = (
+    "catalogue", "cli", "core", "cost", "experiment", "live", "pipeline", "plan", "policies", "recordings", "report",
+    "runtime", "scenario", "sim", "testing", "validation", "workload",
+)  # fmt: skip
+"""Packages whose docstrings and comments are held to the list."""
+
 PAGES = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in ELSEWHERE)]
 
 
@@ -33,6 +42,20 @@ def prose(text: str) -> str:
 def found(text: str) -> list[str]:
     """Each word of the list with what surrounds it."""
     return [text[max(0, match.start() - 40) : match.end() + 20] for match in WORDS.finditer(text)]
+
+
+def notes(source: str) -> Iterator[str]:
+    """Each line of the docstrings and each comment, without code and without the names of parameters."""
+    texts = [
+        line
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for line in node.value.value.splitlines()
+    ]
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    texts += [token.string for token in tokens if token.type == tokenize.COMMENT]
+    for text in texts:
+        yield re.sub(r"`[^`]*`|\b\w+:(?=\s)", "…", text)
 
 
 def helps() -> Iterator[tuple[str, str]]:
@@ -63,6 +86,24 @@ def test_help_is_plain() -> None:
 def test_newest_changes_are_plain() -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert found(prose(re.split(r"^## ", text, flags=re.MULTILINE)[1])) == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_docstrings_and_comments_are_plain(room: str) -> None:
+    files = sorted((ROOT / "poise" / room).rglob("*.py"))
+    assert files
+    wrong = [
+        (str(file.relative_to(ROOT)), each)
+        for file in files
+        for text in notes(file.read_text(encoding="utf-8"))
+        for each in found(text)
+    ]
+    assert wrong == []
+
+
+def test_docstrings_and_comments_are_read() -> None:
+    source = '"""It is told so."""\n\nx = 1  # nobody\n"""told: a callback; `told` is fine."""\ny = "whom"\n'
+    assert [each for text in notes(source) for each in found(text)] == ["It is told so.", "# nobody"]
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def _table() -> dict[str, dict[str, Any]]:
 
 @cache
 def _names() -> Names:
-    """Device names and aliases; the maker's name may stand before them."""
+    """Device names and aliases, with or without the maker's name."""
     return Names({name: row.get("aliases", ()) for name, row in _table().items()}, prefixes=_MAKERS)
 
 
@@ -107,7 +107,7 @@ def _found(name: str) -> str | None:
 
 
 def _is_form(known: Device, form: str) -> bool:
-    """Whether `known` may come as `form`: as its name says, else as its links tell."""
+    """Whether `known` may have the form `form`: by its name, else by its links."""
     if form in ("", "nvl72"):
         return not form or known.scaleup_domain == 72
     own = [each for each in ("sxm", "pcie", "nvl") if each in known.name.lower()]

@@ -18,7 +18,7 @@ _DATA = Path(__file__).with_name("engines.json")
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What an engine's kernels make of a device: parts of the datasheet's arithmetic and bandwidth, beside those of its
+    """The efficiency of an engine's kernels on a device: parts of the datasheet's arithmetic and bandwidth, next to its
     measured relatives, and the time to launch a layer's kernels, and further where several devices work together."""
 
     arithmetic: float = 1.0
@@ -34,11 +34,11 @@ class EngineDefaults:
     token_budget, max_sequences, memory_fraction: as in `Engine`.
     step_s, sequence_s: host time of a step and of each sequence in it that the device waits for (the estimator's
         own defaults where no engine is known better).
-    joined_step_s, joined_sequence_s: further of both where several devices have processes that are told each step.
+    joined_step_s, joined_sequence_s: further of both where several devices have processes that get each step.
     front_s, front_token_s: what a server adds before the first token, and for each token of the prompt.
     draft_s: time of each run of a draft head beyond its layer's.
     captured: sizes of batches whose decode steps are captured as graphs (`poise.cost.captured.padded`).
-    quantised_kv: the format of KV values beside quantised weights, where nothing is stated.
+    quantised_kv: the format of KV values with quantised weights, where not stated.
     ahead: the next step is composed while one runs (asynchronous scheduling).
     prefill_first: steps compute prompts alone while any waits, where others mix them with decodes.
     ungrouped: makers of devices on which decode attention reads keys and values for each query head, not once for the
@@ -94,7 +94,7 @@ class EngineDefaults:
         return Reached()
 
     def front(self, prompt: float) -> float:
-        """Seconds that a server adds before the first token of a prompt of so many tokens."""
+        """Seconds that a server adds before the first token of a prompt of `tokens` tokens."""
         return self.front_s + self.front_token_s * prompt
 
     def engine(self, version: str = "", **stated: int) -> Engine:

@@ -1,4 +1,5 @@
-"""What each Hugging Face model class fixes beside its config keys: defaults, layer patterns and further weights.
+"""Properties that each Hugging Face model class fixes besides its config keys: defaults, layer patterns and further
+weights.
 
 The facts are those of the `transformers` model classes of the same names.
 """
@@ -53,7 +54,7 @@ def qkv_biases(config: Config, model: Model) -> int:
 
 
 def attention_biases(config: Config, model: Model) -> int:
-    """Biases of queries, keys, values and output, where `attention_bias` asks for them."""
+    """Biases of queries, keys, values and output, where `attention_bias` is set."""
     if not config.flag("attention_bias"):
         return 0
     if model.mla is not None:
@@ -63,7 +64,7 @@ def attention_biases(config: Config, model: Model) -> int:
 
 
 def mlp_biases(config: Config, model: Model) -> int:
-    """Biases of dense feed-forward blocks, where `mlp_bias` asks for them."""
+    """Biases of dense feed-forward blocks, where `mlp_bias` is set."""
     return model.dense_layers * (2 * model.ffn + model.hidden) if config.flag("mlp_bias") else 0
 
 
@@ -109,7 +110,7 @@ def output_gates(config: Config, model: Model) -> int:
 
 
 def optional_head_norms(config: Config, model: Model) -> int:
-    """`head_norms` where `use_qk_norm` asks for them."""
+    """`head_norms` where `use_qk_norm` is set."""
     return head_norms(config, model) if config.flag("use_qk_norm") else 0
 
 

@@ -168,7 +168,7 @@ def _linear(config: Config) -> Linear:
 def _layer_kinds(config: Config, family: Family, layers: int, max_context: int) -> tuple[int, list[str]]:
     """Tokens of the window, and `full`, `window` or `linear` for each layer.
 
-    A window that is not set, is switched off or spans the whole context is no window.
+    A window that is not set, is switched off or spans the whole context counts as none.
     """
     window = config.whole(family.window, default=0, least=0)
     if config.get("use_sliding_window") is False or window >= max_context:

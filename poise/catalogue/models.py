@@ -76,7 +76,7 @@ def models() -> tuple[Model, ...]:
 def loose_model(name: str) -> Model | None:
     """The built-in model that a loose name is a spelling of; None where there is none.
 
-    Folders, another owner, a format or a benchmark may stand around a name: `nvidia/DeepSeek-R1-0528-FP4-v2`. They do
+    Folders, another owner, a format or a benchmark may surround a name: `nvidia/DeepSeek-R1-0528-FP4-v2`. They do
     not change its shape.
     """
     for spelling in models_spelled(name):
@@ -90,7 +90,7 @@ def model(name_or_path: str | Path) -> Model:
     """The built-in model of that name, or the model that a Hugging Face `config.json` describes.
 
     A name is a repository id or an alias (`llama-3.1-8b`, `qwen3-32b`), in any case and punctuation; a suffix such as
-    `-Instruct` may be added, for it does not change the shape. What is no known name is taken for the path of a
+    `-Instruct` may be added, because it does not change the shape. An unknown name is read as the path of a
     `config.json` or of a folder that holds one; a name wins over a folder of the same name (write `./name` for the
     folder). UserError lists the nearest names.
     """

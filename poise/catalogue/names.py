@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 POINT = "·"
-"""What stands for the point of a size, which is no punctuation: OPT-1.3B is not OPT-13B."""
+"""The replacement of the point in a size, which must not be dropped: OPT-1.3B is not OPT-13B."""
 
 _SIZE = re.compile(r"(?<=\d)\.(\d+) ?(?=[bm](?![a-z]))")
 
@@ -33,7 +33,7 @@ class Names:
             for spelling in (name, *others):
                 if self._known.setdefault(key(spelling), name) != name:
                     raise ValueError(f"{spelling!r} names both {self._known[key(spelling)]} and {name}")
-        for spelling, name in list(self._known.items()):  # `qwen3_0_6b`, where that is no other's size
+        for spelling, name in list(self._known.items()):  # `qwen3_0_6b`, where no other has that size
             self._known.setdefault(spelling.replace(POINT, ""), name)
 
     def find(self, name: str) -> str | None:

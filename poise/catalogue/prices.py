@@ -18,7 +18,7 @@ def basis_for(names: Iterable[str]) -> str:
     """The newest shipped basis that has a price for every device named (aliases will do); never a mixture of two.
 
     Of several of one date it is the one that prices most devices, so that a further device seldom changes it. UserError
-    says which devices the bases lack, or the nearest names of an unknown device.
+    lists the devices that the bases lack, or the nearest names of an unknown device.
     """
     wanted = list(dict.fromkeys(device(name).name for name in names))
     for basis, priced in _shipped():
@@ -51,5 +51,5 @@ def _lacking(wanted: Sequence[str]) -> str:
         return f"no price is known for {', '.join(priceless)}; {CURE}"
     missing = {basis: [name for name in wanted if name not in priced] for basis, priced in _shipped()}
     best = sorted(missing, key=lambda basis: len(missing[basis]))[:_SHOWN]
-    told = "; ".join(f"{basis!r} lacks {', '.join(missing[basis])}" for basis in best)
-    return f"no one price basis covers {', '.join(wanted)}: {told}; {CURE}"
+    gaps = "; ".join(f"{basis!r} lacks {', '.join(missing[basis])}" for basis in best)
+    return f"no one price basis covers {', '.join(wanted)}: {gaps}; {CURE}"

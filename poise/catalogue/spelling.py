@@ -1,4 +1,4 @@
-"""Loose spellings of models and devices: what may stand around a name without changing what it names."""
+"""Loose spellings of models and devices: text around a name that does not change its meaning."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from poise.core.spec import Format
 
 BRACKETS = re.compile(r"\s*[(\[].*$")
-"""What a name says behind its first bracket."""
+"""The text of a name behind its first bracket."""
 
 _TAIL = re.compile(
     r"[-_ .:,@(\[]+("
@@ -27,7 +27,7 @@ _TAIL = re.compile(
 _OWNERS = re.compile(
     r"^(nvidia|amd|redhatai|neuralmagic|unsloth|thebloke|mlcommunity|mlperf|meta)[-_ ]+", re.IGNORECASE
 )
-"""Who publishes other makers' models in formats of their own, where no slash follows."""
+"""Publishers of other makers' models in their own formats, where no slash follows."""
 
 _FORMATS: tuple[tuple[str, Format], ...] = (
     (r"(modelopt_)?(nv|mx|amd)?fp4(_\w+)?|w4a4|e2m1|float4\w*", "fp4"),
@@ -36,7 +36,7 @@ _FORMATS: tuple[tuple[str, Format], ...] = (
     (r"u?int8(_wo)?|w8a(8|16)(_int8)?|gptq_int8|8_?bit|q8(_0)?|sq", "int8"),
     (r"(bf16|fp16|f16|half|bfloat16|float16)( mixed)?|16_?bit", "bf16"),
 )
-"""What a field that states a format alone may say."""
+"""Values of a field that states only a format."""
 
 _FORMATS_IN_NAMES = (
     r"nvfp4|mxfp4|fp4|w4a4",
@@ -45,7 +45,7 @@ _FORMATS_IN_NAMES = (
     r"awq|gptq",
     r"bf16|fp16|f16",
 )
-"""Formats as names spell them; what names the weights' width goes before what only names who made them."""
+"""Formats as names spell them; widths of weights come before names of makers."""
 
 _COUNTS = re.compile(
     r"^\d{1,3} ?[x×*] ?(?=[a-z])|(?<=[\w )])(?<![rg]t) ?[x×*] ?\d{1,3}$|\(\d{1,3} ?[x×]\)|\([x×] ?\d{1,3}\)",
@@ -64,7 +64,7 @@ def models_spelled(name: str) -> Iterator[str]:
         for each in _shortened(start):
             yield each
             yield re.sub(r"^llama-?v(\d)", r"llama-\1", each, flags=re.IGNORECASE)
-            if first := re.fullmatch(r"llama-?(\d+b)", each, re.IGNORECASE):  # the size tells the generation
+            if first := re.fullmatch(r"llama-?(\d+b)", each, re.IGNORECASE):  # the size determines the generation
                 yield f"llama-1-{first[1]}"
                 yield f"llama-2-{first[1]}"
 
@@ -100,14 +100,14 @@ def uncounted(name: str) -> str:
 
 
 def counted(name: str) -> int:
-    """How many devices a device's name says there are (`8x H100`); 0 where it does not."""
+    """The number of devices in a device's name (`8x H100`); 0 without one."""
     found = _COUNTS.search(name)
     return int(re.sub(r"\D", "", found[0])) if found else 0
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceWords:
-    """A device's name taken apart: `family` is what is left beside its form (`sxm`, `pcie`, `nvl`) and memory.
+    """A parsed device name: `family` is what remains without its form (`sxm`, `pcie`, `nvl`) and memory.
 
     memory_gb: 0 where none is stated.
     """

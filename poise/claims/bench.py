@@ -40,6 +40,10 @@ class Bench:
         """How many requests to simulate where the whole experiment has `full`."""
         return full // SHARE if self.quick else full
 
+    def duration(self, full: float) -> float:
+        """How many seconds to simulate where the whole experiment has `full`."""
+        return full / 2 if self.quick else full
+
     def seeds(self, full: int | None = None) -> int:
         """How many seeds where the whole experiment begins with `full` (default: with what the claim says)."""
         begun = self.claim.rounds[0] if full is None else full

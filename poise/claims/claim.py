@@ -44,12 +44,18 @@ class Test(Section):
     )
     sweep: str = Field(default="", description="the sweep that it is about (else the first)")
     figure: str = Field(default="", description="a figure, as in ttft_s.p99, or a sum of counts, as in a + b")
+    capacity: str = Field(default="", description="the search that it is about, in place of a figure")
+    order: list[list[str]] = Field(default=[], description="of a search, rows: each carries more than all of the next")
     ahead: str = Field(default="", description="who must be ahead in it of each in `of`")
     of: list[str] = Field(default=[], description="the others, as in [round_robin]")
     times: list[str] = Field(default=[], description="[A, B]: how many times as much B has as A, at each place")
     peak: list[str] = Field(default=[], description="[A, B]: the same at the place where it is most")
     rise: list[str] = Field(default=[], description="[A, B]: the same at each place over the one before")
     growth: str = Field(default="", description="A: how many times as much it has at each place as at the one before")
+    last: Whole | None = Field(default=None, ge=1, description="of `times`, only so many places at the end, as in 2")
+    over: str = Field(
+        default="", description="of `times`, how much larger it is than in this figure, as in ttft_s.mean"
+    )
 
     @property
     def beyond(self) -> float | None:
@@ -58,13 +64,19 @@ class Test(Section):
 
     @model_validator(mode="after")
     def _bounded(self) -> Test:
-        if not self.ahead and self.least is self.most is self.above is self.below is None:
+        if not self.ahead and not self.order and self.least is self.most is self.above is self.below is None:
             raise ValueError("has no bound; give one of least, most, above, below")
-        asked = [each for each in (self.ahead, self.times, self.peak, self.rise, self.growth) if each]
-        if len(asked) != bool(self.figure):
+        asked = [each for each in (self.ahead, self.times, self.peak, self.rise, self.growth, self.order) if each]
+        if len(asked) != bool(self.figure or self.capacity):
             raise ValueError("names a figure without what is asked of it; give one of ahead, times, peak, rise, growth")
+        if self.capacity and (self.figure or not (self.times or self.order)):
+            raise ValueError("asks of a search what only a sweep has; give times = [A, B] or order = [[A], [B]]")
+        if self.order and not self.capacity:
+            raise ValueError("has an order without the search that it is of; give capacity")
         if any(len(each) != 2 for each in (self.times, self.peak, self.rise) if each):
             raise ValueError("compares other than two; give [A, B]")
+        if (self.last or self.over) and not self.times:
+            raise ValueError("has `last` or `over` without `times`; give times = [A, B] or leave these out")
         return self
 
 
@@ -82,10 +94,40 @@ class SweepSection(Section):
     """The policies of `compare` under one scenario, along an axis."""
 
     across: str = Field(description="what the axis is, with its unit, as in 'load, req/s'")
-    vary: str | list[str] = Field(description="what changes, as in workload.poisson.rate, or several")
+    vary: str | list[str] = Field(default=[], description="what changes, as in workload.poisson.rate, or several")
     at: list[float] = Field(min_length=1, description="its values, as in [4, 8, 12]")
     set: dict[str, Any] = Field(default={}, description="what else this sweep changes, as in {engine.lanes: []}")
+    each: list[dict[str, Any]] = Field(default=[], description="what else changes at each value, one mapping a value")
     curves: dict[str, str] = Field(default={}, description="figures to draw, by title")
+
+    @model_validator(mode="after")
+    def _one_for_each(self) -> SweepSection:
+        if self.each and len(self.each) != len(self.at):
+            raise ValueError(f"has {len(self.each)} mappings in `each` for {len(self.at)} values; give one for each")
+        if not self.vary and not self.each:
+            raise ValueError("changes nothing along its axis; give vary, as in workload.poisson.rate, or each")
+        return self
+
+
+class Halfway(Section):
+    """How the lengths of requests change half way."""
+
+    prompt: float = Field(default=1.0, gt=0, description="what prompts are multiplied by, as in 0.5")
+    output: float = Field(default=1.0, gt=0, description="what outputs are multiplied by, as in 2")
+
+
+class CapacitySection(Section):
+    """The highest rate that each policy of `compare` carries within the limits of the setting's `slo`."""
+
+    across: str = Field(description="what the rate is, with its unit, as in 'load, req/s'")
+    vary: str = Field(default="workload.poisson.rate", description="the rate, as in workload.poisson.rate")
+    most: float = Field(gt=0, description="the highest rate that is tried, as in 24")
+    within: float = Field(default=0.1, gt=0, description="how near the rate is found, as in 0.1")
+    met: float = Field(default=0.9, gt=0, le=1, description="the share of requests that must be within the limits")
+    per_device: bool = Field(default=False, description="whether the rate is for each device of a policy's cluster")
+    halfway: Halfway | None = Field(default=None, description="other lengths from half of the requests on")
+    set: dict[str, Any] = Field(default={}, description="what else this search changes, as in {engine.lanes: []}")
+    at: list[float] = Field(default=[], description="rates at which the share is drawn, as in [4, 8]")
 
 
 class Paper(Section):
@@ -121,7 +163,9 @@ class Claim(Section):
     seeds: Whole | list[Whole] = Field(default=1, description="how many, or [from, at most]: more until decided")
     setting: dict[str, Any] = Field(default={}, description="a scenario without policies")
     compare: dict[str, dict[str, Any]] = Field(default={}, description="policies of a scenario, by label")
+    settings: dict[str, dict[str, Any]] = Field(default={}, description="by label, what of the setting is its own")
     sweeps: dict[str, SweepSection] = Field(default={}, description="axes along which they are compared")
+    capacities: dict[str, CapacitySection] = Field(default={}, description="highest rates that are searched")
     headline: dict[str, Criterion] = Field(default={}, description="what must come out of the headline, by a short key")
     beside: dict[str, Criterion] = Field(default={}, description="what else must come out, by a short key")
     notes: dict[str, str] = Field(default={}, description="what is told and not judged, by a short key")
@@ -137,6 +181,8 @@ class Claim(Section):
                 raise ValueError(
                     f"{key}.since is not after the first run; give a later date, or `first`, the date of that run"
                 )
+        if self.settings and (self.sweeps or not set(self.settings) <= set(self.compare)):
+            raise ValueError("has `settings` beside sweeps or for no label of compare; give them to capacities alone")
         if len({*self.headline, *self.beside, *self.notes}) < len(self.criteria) + len(self.notes):
             raise ValueError("has a key twice among headline, beside and notes; give each its own")
         return self

@@ -19,39 +19,51 @@ from poise.core.errors import UserError
 from poise.experiment.progress import Bars
 from poise.experiment.workers import Workers, cluster, workers_of
 from poise.report.files import replacing
-from poise.scenario.write import check_writable
+from poise.scenario.write import check_json, check_writable
 
 if TYPE_CHECKING:
+    from poise.claims.options import ClaimOptions
     from poise.scenario.compare.comparison import Comparison
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimOptions:
-    """The options of `poise claim`; `json` is a file or `-`."""
-
-    name: str
-    quick: bool = False
-    data: Path | None = None
-    out: Path | None = None
-    json: str | None = None
-    save: bool = False
-    quiet: bool = False
-    jobs: str | None = None
-    ray: str | None = None
-
-
-def list_systems(text: str | None, as_json: bool) -> None:
+def list_systems(text: str | None, json: str | None) -> None:
     """Print every system with what became of it, all of a slot or group, or all that is known of one.
+
+    json: a file for the same as data, `-` for standard output instead of the table.
 
     UserError for a name, arXiv id, slot or group that there is not.
     """
     found = find_listed(text) if text is not None else list(listed())
-    if as_json:
-        sys.stdout.write(records.text({"systems": [_whole(each) if len(found) == 1 else told(each) for each in found]}))
-    elif text is not None and len(found) == 1:
+    if json is not None:
+        _check_file(json)
+        _put(records.text({"systems": [_whole(each) if len(found) == 1 else told(each) for each in found]}), json)
+    if json == "-":
+        return
+    if text is not None and len(found) == 1:
         show_system(found[0])
     else:
         show_systems(found)
+
+
+def _check_file(json: str) -> None:
+    """UserError for a place that cannot be written, or that is a name of systems: `--json NAME` once listed those."""
+    check_json(json)
+    if json == "-":
+        return
+    try:
+        find_listed(json)
+    except UserError:
+        return
+    raise UserError(f"--json {json}: is the name of systems; write `poise systems {json} --json -`, or name a file")
+
+
+def _put(content: str, json: str) -> None:
+    """Text to a file, or to standard output for `-`."""
+    if json == "-":
+        sys.stdout.write(content)
+    else:
+        with replacing(Path(json)) as file:
+            file.write(content.encode())
 
 
 def _whole(entry: Listed) -> dict[str, Any]:
@@ -111,8 +123,7 @@ def _cpu_s() -> float:
 
 def _check_places(options: ClaimOptions) -> None:
     """Find out what cannot be written before any work is done."""
-    if options.json is not None and options.json != "-":
-        check_writable(Path(options.json), "--json")
+    check_json(options.json)
     if options.out is not None:
         check_writable(options.out, "--out", folder=True)
     if options.save:

@@ -13,6 +13,7 @@ from functools import cache
 from hashlib import sha256
 from io import StringIO
 from pathlib import Path
+from types import ModuleType
 
 from poise.claims.answer import Findings
 from poise.claims.bench import Bench
@@ -23,7 +24,7 @@ from poise.core.spec import Engine
 FOLDER = Path(__file__).parent / "systems"
 _ROOT = Path(__file__).parents[1]
 _COUNTED = ("poise.claims.", "poise.policies.")
-_TRIED = ("setting", "compare", "sweeps", "seeds", "data")
+_TRIED = ("setting", "compare", "settings", "sweeps", "capacities", "seeds", "data")
 """What of a claim is the experiment; all else is prose and tests, which may change without a new run."""
 
 MODELS = ("cost", "workload")
@@ -64,16 +65,23 @@ def read_claim(file: Path) -> Claim:
 
 
 def measure(name: str, bench: Bench) -> Findings:
-    """Run the experiment of a system: its sweeps, and what only it measures."""
-    from poise.claims.experiments.sweep import measure as sweeps
-
+    """Run the experiment of a system: its sweeps and searches, and what only it measures."""
     about = claim(name)
-    found = [sweeps(about, bench)] if about.sweeps else []
+    found = [_shared(each).measure(about, bench) for each in _named(about)]
     if _own(name).is_file():
         found.append(importlib.import_module(f"poise.claims.systems.{name}").measure(bench))
     return Findings(
         [answer for each in found for answer in each.answers], [curve for each in found for curve in each.curves]
     )
+
+
+def _named(about: Claim) -> list[str]:
+    """The modules of the shared experiments that a claim names."""
+    return [name for name, sections in (("sweep", about.sweeps), ("capacity", about.capacities)) if sections]
+
+
+def _shared(name: str) -> ModuleType:
+    return importlib.import_module(f"poise.claims.experiments.{name}")
 
 
 def _own(name: str) -> Path:
@@ -83,14 +91,16 @@ def _own(name: str) -> Path:
 
 def digest(name: str) -> str:
     """A fingerprint of the code that a result depends on, and of the experiment as the claim has it."""
-    tried = claim(name).model_dump(mode="json", include=set(_TRIED))
+    tried = claim(name).model_dump(mode="json", include=set(_TRIED), exclude_defaults=True)
     tests = {
-        key: each.test.model_dump(include=set(_MEASURED)) for key, each in claim(name).criteria.items() if each.test
+        key: each.test.model_dump(include=set(_MEASURED), exclude_defaults=True)
+        for key, each in claim(name).criteria.items()
+        if each.test
     }
     return fingerprint(files(name), _ROOT, json.dumps([tried, tests], sort_keys=True))
 
 
-_MEASURED = ("sweep", "figure", "ahead", "of", "times", "peak", "rise", "growth")
+_MEASURED = ("sweep", "figure", "capacity", "order", "ahead", "of", "times", "peak", "rise", "growth", "last", "over")
 """What of a test says what is measured, and not where it must lie."""
 
 
@@ -99,7 +109,7 @@ def files(name: str) -> set[Path]:
     claims and policies."""
     about = claim(name)
     own = [_own(name)] if _own(name).is_file() else []
-    shared = [_ROOT / "claims" / "experiments" / "sweep.py"] if about.sweeps else []
+    shared = [_ROOT / "claims" / "experiments" / f"{each}.py" for each in _named(about)]
     stands = [file_of(each, about.slot) for each in about.policies]
     return _closure([*own, *shared, *stands, *map(policy_file, about.others)])
 

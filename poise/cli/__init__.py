@@ -1,6 +1,6 @@
 """The command line: `poise simulate`, `compare`, `plan`, `diff`, `story`, `calibrate`, `whatif`, `validate`, others.
 
-Thin: the work is in `scenario`, in `plan`, in `truth` and in `claims`.
+Thin: options are read here, the work is in `scenario`, `plan`, `recordings`, `validation` and `claims`.
 
 Exit codes: 0 done, 1 our failure, 2 the user's mistake, 130 interrupted.
 """
@@ -15,10 +15,25 @@ from typing import Annotated, Any
 
 import typer
 
-from poise.cli.renamed import renamed
+from poise.claims.options import ClaimOptions
+from poise.cli.reading import reads
+from poise.cli.spelled import optional, renamed
 from poise.cli.train import app as train
 from poise.core.errors import PoiseError, UserError
 from poise.core.extras import install
+from poise.plan.options import PlanOptions
+from poise.recordings.options import RecordingOptions
+from poise.scenario.options import (
+    CompareOptions,
+    DemoOptions,
+    Jobs,
+    Json,
+    Quiet,
+    Ray,
+    ServeOptions,
+    SimulateOptions,
+    ValidateOptions,
+)
 
 DONE, FAILED, MISTAKEN, INTERRUPTED = 0, 1, 2, 130
 
@@ -38,10 +53,10 @@ app = typer.Typer(
 
 app.add_typer(train, name="train")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Jobs = Annotated[str | None, typer.Option(metavar="N", help="Worker processes; default: one per processor.")]
-Ray = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Use a Ray cluster instead; local starts one.")]
-"""Worker options, spelled the same in every command that runs many simulations."""
+Listed = Annotated[
+    str | None, typer.Option("--json", metavar="FILE", help="Write the list as JSON; - for standard output.")
+]
+"""`--json` of the commands that print a list; without FILE it is `-` (`optional`)."""
 
 
 @app.callback()
@@ -61,79 +76,20 @@ app.registered_callback.invoke_without_command = True  # type: ignore[union-attr
 
 
 @app.command()
-def simulate(
-    scenario: Annotated[Path, typer.Argument(help="The scenario, a YAML file.", metavar="SCENARIO.yaml")],
-    sets: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="PATH=VALUE", help="Change a field, as in cluster.pools.0.replicas=16."),
-    ] = None,
-    router: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Router to use.")] = None,
-    seed: Annotated[str | None, typer.Option(metavar="N", help="Random seed; replaces those of the scenario.")] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip invalid rows of a trace and count them.")] = False,
-    json_file: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write report, JSON, timeline, requests and resolved scenario.")
-    ] = None,
-    trace_events: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Record events and actions of the first seed.")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print neither tables nor progress.")] = False,
-    blame: Annotated[bool, typer.Option("--blame", help="Attribute the time of each request to its causes.")] = False,
-) -> None:
+@reads(SimulateOptions)
+def simulate(options: SimulateOptions) -> None:
     """Run a scenario and print its results."""
-    from poise.scenario.command import SimulateOptions, simulate_file
+    from poise.scenario.command import simulate_file
 
-    options = SimulateOptions(
-        scenario, sets or [], router or [], seed, skip_bad, json_file, out, trace_events, quiet, blame
-    )
     raise typer.Exit(INTERRUPTED if simulate_file(options) else DONE)
 
 
 @app.command()
-def compare(
-    scenario: Annotated[Path, typer.Argument(help="The scenario, a YAML file.", metavar="SCENARIO.yaml")],
-    policies: Annotated[
-        str | None, typer.Option(metavar="A,B,…", help="Routers to compare, as in round_robin,prefix_cache.")
-    ] = None,
-    loads: Annotated[
-        str | None, typer.Option(metavar="X,Y,…", help="Multiples of the workload's rate, as in 0.5,1,2.")
-    ] = None,
-    seeds: Annotated[str | None, typer.Option(metavar="N", help="Number of seeds, or a list, as in [3,7].")] = None,
-    by: Annotated[
-        str | None, typer.Option(metavar="FIGURE", help="Metric that ranks the policies, as in ttft_s.p99.")
-    ] = None,
-    find_collapse: Annotated[
-        bool, typer.Option("--find-collapse", help="Find the highest load that each policy carries.")
-    ] = False,
-    jobs: Jobs = None,
-    ray: Ray = None,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="PATH=VALUE", help="Change a field, as in cluster.pools.0.replicas=16."),
-    ] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip invalid rows of a trace and count them.")] = False,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write report, JSON, resolved scenario and every cell.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Reuse the cells that DIR already holds.")] = False,
-    requests: Annotated[bool, typer.Option("--requests", help="Write a row for each request of each cell.")] = False,
-    json_file: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output.")
-    ] = None,
-    shard: Annotated[
-        str | None, typer.Option(metavar="I/N", help="Run only part I of N into DIR, for `poise merge`.")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print neither tables nor progress.")] = False,
-) -> None:
+@reads(CompareOptions)
+def compare(options: CompareOptions) -> None:
     """Compare policies at several loads under the same arrivals, with intervals."""
-    from poise.scenario.compare.command import CompareOptions, compare_file
+    from poise.scenario.compare.command import compare_file
 
-    options = CompareOptions(
-        scenario, sets or [], policies, loads, seeds, by, find_collapse, jobs, ray, skip_bad, out, resume, requests,
-        json_file, quiet, shard,
-    )  # fmt: skip
     raise typer.Exit(INTERRUPTED if compare_file(options) else DONE)
 
 
@@ -143,102 +99,22 @@ def merge(
     parts: Annotated[list[Path], typer.Argument(help="What --shard wrote, all parts.", metavar="PART…")],
     jobs: Jobs = None,
     ray: Ray = None,
-    json_file: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - is standard output.")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table and no progress.")] = False,
+    json: Json = None,
+    quiet: Quiet = False,
 ) -> None:
     """Join the parts of a comparison that `poise compare --shard` ran apart."""
     from poise.scenario.compare.merge import merge_parts
 
-    interrupted = merge_parts(out, parts, jobs=jobs, ray=ray, json=json_file, quiet=quiet)
+    interrupted = merge_parts(out, parts, jobs=jobs, ray=ray, json=json, quiet=quiet)
     raise typer.Exit(INTERRUPTED if interrupted else DONE)
 
 
 @app.command()
-def plan(
-    model: Annotated[str, typer.Option(metavar="NAME", help="A built-in model, or a config.json.")],
-    slo: Annotated[str, typer.Option(metavar="LIMITS", help="Limits, as in ttft_s=1.0,tpot_s=0.05,attainment=0.99.")],
-    devices: Annotated[str, typer.Option(metavar="A,B,…", help="Accelerators to choose from, as in H100,L40S.")],
-    traffic: Annotated[
-        Path | None,
-        typer.Argument(help="A trace, or a scenario for its workload.", metavar="[TRAFFIC]", show_default=False),
-    ] = None,
-    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="The same as TRAFFIC.")] = None,
-    rate: Annotated[
-        float | None, typer.Option(metavar="X", help="Poisson arrivals per second, in place of TRAFFIC.")
-    ] = None,
-    prompt_tokens: Annotated[
-        str | None, typer.Option(metavar="N", help="Prompt tokens per request: a number or a distribution.")
-    ] = None,
-    output_tokens: Annotated[
-        str | None, typer.Option(metavar="N", help="Output tokens per request, in the same format.")
-    ] = None,
-    minimize: Annotated[str, typer.Option(metavar="AIM", help="What to minimize: cost, energy or gpus.")] = "cost",
-    budget: Annotated[
-        float | None, typer.Option(metavar="X", help="Highest price of the fleet, in dollars per hour.")
-    ] = None,
-    power_w: Annotated[float | None, typer.Option(metavar="X", help="Highest power of all devices, in watts.")] = None,
-    cap_w: Annotated[
-        str | None, typer.Option(metavar="CAPS", help="Power caps: none, ladder, or watts, as in H100=500,L40S=250.")
-    ] = None,
-    prices: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Prices, spot offers and numbers of devices.")
-    ] = None,
-    formats: Annotated[str, typer.Option(metavar="A,B,…", help="Weight formats to try.")] = "bf16,fp8",
-    kv: Annotated[str, typer.Option(metavar="A,B,…", help="KV cache formats to try.")] = "bf16",
-    engine: Annotated[str, typer.Option(metavar="NAME", help="Engine: vllm, sglang or tensorrt-llm.")] = "vllm",
-    widest: Annotated[int, typer.Option(metavar="N", min=1, help="Most devices per replica.")] = 16,
-    no_split: Annotated[bool, typer.Option("--no-split", help="Do not split prefill and decode.")] = False,
-    no_mix: Annotated[bool, typer.Option("--no-mix", help="Use one kind of replica per role.")] = False,
-    scale: Annotated[
-        bool | None,
-        typer.Option("--scale/--no-scale", help="Simulate autoscalers; default: where they could save a fifth."),
-    ] = None,
-    start: Annotated[
-        str | None, typer.Option(metavar="STAGES", help="Start-up stages of a replica, as in provision_s=300.")
-    ] = None,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="PATH=VALUE", help="Change a field of TRAFFIC, as in workload.scale=2."),
-    ] = None,
-    requests: Annotated[int, typer.Option(metavar="N", min=100, help="Requests per simulation.")] = 4000,
-    seeds: Annotated[
-        int, typer.Option(metavar="N", min=2, help="Seeds that confirm the plan under generated load.")
-    ] = 5,
-    jobs: Jobs = None,
-    ray: Ray = None,
-    time_s: Annotated[
-        float | None, typer.Option("--time-limit", metavar="S", help="Longest search, in seconds.")
-    ] = None,
-    json_file: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Write the plan as JSON; - for standard output.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the page and the files that deploy the plan.")
-    ] = None,
-    hosts: Annotated[
-        str | None, typer.Option(metavar="A,B,…", help="Hosts to deploy to, filled in this order.")
-    ] = None,
-    checkpoints: Annotated[
-        list[str] | None,
-        typer.Option("--checkpoint", metavar="FORMAT=REPO", help="Checkpoint to use for a weight format."),
-    ] = None,
-    images: Annotated[
-        list[str] | None, typer.Option("--image", metavar="MAKER=IMAGE", help="Engine image for a device maker.")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print neither tables nor progress.")] = False,
-) -> None:
+@reads(PlanOptions)
+def plan(options: PlanOptions) -> None:
     """Find the fleet that meets an SLO at the lowest cost, energy or number of devices."""
-    from poise.plan.command import PlanOptions, plan_fleet
+    from poise.plan.command import plan_fleet
 
-    if traffic is not None and trace is not None:
-        raise UserError(f"--trace {trace}: TRAFFIC is given too, {traffic}; give one of them")
-    options = PlanOptions(
-        traffic or trace, model, slo, devices, minimize, budget, power_w, cap_w, prices, formats, kv, engine, rate,
-        prompt_tokens, output_tokens, sets or [], requests, seeds, widest, no_split, no_mix, scale, start, jobs, ray,
-        time_s, json_file, out, hosts, checkpoints or [], images or [], quiet,
-    )  # fmt: skip
     raise typer.Exit(INTERRUPTED if plan_fleet(options) else DONE)
 
 
@@ -258,7 +134,7 @@ def diff(
     ] = None,
 ) -> None:
     """Compare two runs: which part of latency changed, by how much and for which requests."""
-    from poise.scenario.inspect import show_difference
+    from poise.scenario.diff import show_difference
 
     show_difference(before, after, sets or [], json_file)
 
@@ -276,7 +152,7 @@ def story(
     ] = None,
 ) -> None:
     """Show the events of one request and where its time went."""
-    from poise.scenario.inspect import show_story
+    from poise.scenario.story import show_story
 
     show_story(run, request, router, sets or [], json_file)
 
@@ -292,55 +168,33 @@ def demo(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Skip invalid rows of the trace and count them.")
     ] = False,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="FIELD=COLUMN,…", help="Name columns of the trace, as in arrival_s=created."),
+    ] = None,
 ) -> None:
     """Compare four routers at four loads on eight replicas."""
     from poise.scenario.command import show_demo
 
-    raise typer.Exit(INTERRUPTED if show_demo(trace, out, skip_bad) else DONE)
+    raise typer.Exit(INTERRUPTED if show_demo(trace, out, skip_bad, columns) else DONE)
 
 
 @app.command()
-def serve(
-    file: Annotated[
-        Path | None, typer.Argument(help="The gateway file.", metavar="[GATEWAY.yaml]", show_default=False)
-    ] = None,
-    engine: Annotated[
-        list[str] | None, typer.Option(metavar="URL", help="URL of an engine; repeat for several.")
-    ] = None,
-    router: Annotated[str | None, typer.Option(metavar="NAME", help="The router.")] = None,
-    shadow: Annotated[
-        str | None,
-        typer.Option(metavar="router=NAME", help="A second router whose decisions are recorded, not executed."),
-    ] = None,
-    host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Address to listen on; 0.0.0.0 for all.")] = None,
-    port: Annotated[str | None, typer.Option(metavar="N", help="Port for clients.")] = None,
-    admin_port: Annotated[str | None, typer.Option(metavar="N", help="Port of the page and /metrics.")] = None,
-    record: Annotated[str | None, typer.Option(metavar="FILE", help="Record to FILE (.jsonl or .parquet).")] = None,
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a field, as in limits.held_s=30.")
-    ] = None,
-) -> None:
+@reads(ServeOptions)
+def serve(options: ServeOptions) -> None:
     """Run an OpenAI-compatible gateway in front of engines."""
-    from poise.scenario.serve.command import ServeOptions
     from poise.scenario.serve.command import serve as serve_file
 
-    options = ServeOptions(file, sets or [], engine or [], router, shadow, host, port, admin_port, record)
     serve_file(options)
 
 
 @app.command("demo-live")
-def demo_live(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the recording.")] = Path("demo-live-out"),
-    router: Annotated[str, typer.Option(metavar="NAME", help="The router.")] = "prefix_cache",
-    seconds: Annotated[float, typer.Option(metavar="N", help="Seconds of traffic.", min=1.0)] = 60.0,
-    port: Annotated[int, typer.Option(metavar="N", help="Port for clients; 0 takes a free one.")] = 8000,
-    admin_port: Annotated[int, typer.Option(metavar="N", help="Port of the page; 0 takes a free one.")] = 8001,
-    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
-) -> None:
+@reads(DemoOptions)
+def demo_live(options: DemoOptions) -> None:
     """Start a gateway and four emulated engines, replay a minute of traffic, and open the page."""
-    from poise.scenario.serve.command import DemoOptions, show_live
+    from poise.scenario.serve.command import show_live
 
-    raise typer.Exit(INTERRUPTED if show_live(DemoOptions(out, router, seconds, port, admin_port, browser)) else DONE)
+    raise typer.Exit(INTERRUPTED if show_live(options) else DONE)
 
 
 _VLLM = "As in vLLM"
@@ -402,10 +256,8 @@ def calibrate(
     tensor: Annotated[
         int | None, typer.Option(metavar="N", help="Tensor-parallel degree of the log; kept in the cost.")
     ] = None,
-    json_file: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output.")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print neither tables nor progress.")] = False,
+    json: Json = None,
+    quiet: Quiet = False,
 ) -> None:
     """Fit step costs to a recording, an engine log, a training step or operator profiles."""
     from poise.recordings.command import Fit, calibrate_file, calibrate_log, calibrate_profiles
@@ -426,7 +278,7 @@ def calibrate(
         raise UserError(
             "nothing to fit to; give a RECORDING of `poise serve --record`, the LOG of an engine, or --profiles DIR"
         )
-    fit = Fit(recording, out, prior, json_file, quiet)
+    fit = Fit(recording, out, prior, json, quiet)
     if is_step(recording):
         if prior is not None or of != Of():
             raise UserError("--prior, --model, --device, --tensor: have no part in a training step; leave them")
@@ -441,90 +293,47 @@ def calibrate(
 
 
 @app.command()
-def whatif(
-    recording: Annotated[Path, typer.Argument(help="A recording of `poise serve --record`.", metavar="RECORDING")],
-    router: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Router to try; each one given is a candidate.")
-    ] = None,
-    policies: Annotated[
-        list[str] | None, typer.Option(metavar="SLOT=NAME", help="Policy of another slot, in all candidates.")
-    ] = None,
-    replicas: Annotated[int | None, typer.Option(metavar="N", help="Number of engines in all candidates.")] = None,
-    cost: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Use this cost of `poise calibrate`; do not fit.")
-    ] = None,
-    by: Annotated[
-        str | None, typer.Option(metavar="FIGURE", help="Metric that ranks the policies, as in ttft_s.p99.")
-    ] = None,
-    jobs: Jobs = None,
-    ray: Ray = None,
-    json_file: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write report, JSON and cost.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print neither tables nor progress.")] = False,
-) -> None:
+@reads(RecordingOptions)
+def whatif(options: RecordingOptions) -> None:
     """Estimate what other policies would have done with recorded requests."""
-    from poise.recordings.command import RecordingOptions, whatif_file
+    from poise.recordings.command import whatif_file
 
-    options = RecordingOptions(
-        recording, tuple(router or ()), tuple(policies or ()), replicas, cost, by, jobs, ray, json_file, out, quiet
-    )  # fmt: skip
     raise typer.Exit(INTERRUPTED if whatif_file(options) else DONE)
 
 
 @app.command(cls=renamed(page="out"))
-def validate(
-    folder: Annotated[
-        Path | None,
-        typer.Argument(help="Folder of measurements; default: POISE_DATA.", metavar="[DIR]", show_default=False),
-    ] = None,
-    json_file: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Write the scores as JSON; - for standard output.")
-    ] = None,
-    against: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Scores of an earlier run; exit code 1 if a group got worse.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write a page of predicted over measured.")] = None,
-    answers: Annotated[Path | None, typer.Option(metavar="FILE", help="Write every prediction as a CSV table.")] = None,
-    spread: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the errors of held-out devices, by kind.")
-    ] = None,
-    jobs: Jobs = None,
-    ray: Ray = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print neither tables nor progress.")] = False,
-) -> None:
+@reads(ValidateOptions)
+def validate(options: ValidateOptions) -> None:
     """Compare predictions with measured runs."""
     try:
-        from poise.validation.command import ValidateOptions, validate_folder
+        from poise.validation.command import validate_folder
     except ModuleNotFoundError as error:  # the wheel of Poise leaves it out
         if not (error.name or "").startswith("poise.validation"):
             raise
         raise UserError(f"validate: poise-validation is not installed; {install('validate')}") from None
 
-    fell = validate_folder(ValidateOptions(folder, json_file, against, out, answers, spread, jobs, ray, quiet))
-    raise typer.Exit(FAILED if fell else DONE)
+    raise typer.Exit(FAILED if validate_folder(options) else DONE)
 
 
-@app.command()
-def models(json: Json = False) -> None:
+@app.command(cls=optional("json", "-"))
+def models(json: Listed = None) -> None:
     """List the built-in models."""
     _list("models", json)
 
 
-@app.command()
-def devices(json: Json = False) -> None:
+@app.command(cls=optional("json", "-"))
+def devices(json: Listed = None) -> None:
     """List the built-in devices."""
     _list("devices", json)
 
 
-@app.command()
-def policies(json: Json = False) -> None:
+@app.command(cls=optional("json", "-"))
+def policies(json: Listed = None) -> None:
     """List the policies of all slots."""
     _list("policies", json)
 
 
-@app.command()
+@app.command(cls=optional("json", "-"))
 def systems(
     which: Annotated[
         str | None,
@@ -532,7 +341,7 @@ def systems(
             help="One system, by name or arXiv id, or all of a slot or group.", metavar="[WHICH]", show_default=False
         ),
     ] = None,
-    json: Json = False,
+    json: Listed = None,
 ) -> None:
     """List the published systems, whether Poise implements them, and whether their claims reproduce."""
     from poise.claims.command import list_systems
@@ -541,26 +350,15 @@ def systems(
 
 
 @app.command()
-def claim(
-    name: Annotated[str, typer.Argument(help="A system that `poise systems` lists.", metavar="NAME")],
-    quick: Annotated[bool, typer.Option("--quick", help="Run a tenth of the requests; not a result to keep.")] = False,
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of traces; default: POISE_DATA.")] = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write report.html and result.json.")] = None,
-    json_file: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output.")
-    ] = None,
-    save: Annotated[bool, typer.Option("--save", help="Keep the result; `poise systems` then lists it.")] = False,
-    jobs: Annotated[str | None, typer.Option(metavar="N", help="Worker processes; default: 1.")] = None,
-    ray: Ray = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print neither tables nor progress.")] = False,
-) -> None:
+@reads(ClaimOptions)
+def claim(options: ClaimOptions) -> None:
     """Rerun the experiment behind a published claim and check its criteria."""
-    from poise.claims.command import ClaimOptions, try_claim
+    from poise.claims.command import try_claim
 
-    try_claim(ClaimOptions(name, quick, data, out, json_file, save, quiet, jobs, ray))
+    try_claim(options)
 
 
-def _list(what: str, json: bool) -> None:
+def _list(what: str, json: str | None) -> None:
     from poise.scenario.command import show_listing
 
     show_listing(what, json)
@@ -603,11 +401,11 @@ def _usage(error: Any) -> int:
     return _say(f"{error.format_message().rstrip('.')}; see `{path} --help`", MISTAKEN)
 
 
-def _ours(error: Exception, said: str) -> int:
+def _ours(error: Exception, text: str) -> int:
     """A failure that is not the user's: one line, or the traceback for whoever asks for it."""
     if os.environ.get("POISE_DEBUG"):
         raise error
-    return _say(f"{said}; for the traceback run again with POISE_DEBUG=1", FAILED)
+    return _say(f"{text}; for the traceback run again with POISE_DEBUG=1", FAILED)
 
 
 def _say(message: str, code: int) -> int:

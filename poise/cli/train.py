@@ -8,118 +8,31 @@ from typing import Annotated
 
 import typer
 
-from poise.cli.renamed import renamed
+from poise.cli.reading import reads
+from poise.cli.spelled import renamed
+from poise.plan.training.schedule_options import Limit, ScheduleOptions, SchedulesOptions
+from poise.runtime.options import RunOptions
+from poise.scenario.options import Json
 
 app = typer.Typer(help="Plan training runs; make, check, compare and run pipeline schedules.", no_args_is_help=True)
 
-Ranks = Annotated[int, typer.Option(metavar="P", help="Pipeline ranks.", min=1)]
-Microbatches = Annotated[int, typer.Option(metavar="M", help="Microbatches per step.", min=1)]
-Chunks = Annotated[int | None, typer.Option(metavar="V", help="Model chunks per rank.", min=1)]
-_EACH = "one number, or one per stage, as in 1,1,1.5"
-_SAME = "in the format of --f"
-ForwardTime = Annotated[str, typer.Option("--f", metavar="T,…", help=f"Time of a forward pass: {_EACH}.")]
-InputTime = Annotated[str, typer.Option("--b", metavar="T,…", help=f"Time of an input-gradient pass, {_SAME}.")]
-WeightTime = Annotated[str, typer.Option("--w", metavar="T,…", help=f"Time of a weight-gradient pass, {_SAME}.")]
-LinkTime = Annotated[str, typer.Option("--comm", metavar="T,…", help=f"Time of a message to the next rank, {_SAME}.")]
-ShardTime = Annotated[str, typer.Option("--s", metavar="T,…", help="Time of vocabulary pass S on each rank.")]
-RestTime = Annotated[str, typer.Option("--t", metavar="T,…", help="Time of vocabulary pass T on each rank.")]
-BarrierTime = Annotated[
-    str, typer.Option("--barrier", metavar="T", help="Time of a barrier between vocabulary passes.")
-]
-AwayTime = Annotated[
-    str | None,
-    typer.Option(
-        "--offload", metavar="T,…", help="Time to copy a stage's activations to the host; default (f + b + w) / 2."
-    ),
-]
-BackTime = Annotated[
-    str | None, typer.Option("--reload", metavar="T,…", help="Time to copy them back, in the same format.")
-]
-Limit = Annotated[
-    str | None,
-    typer.Option("--memory-limit", metavar="X,…", help="Most activations per rank, in microbatches of a full stage."),
-]
-By = Annotated[str | None, typer.Option("--by", metavar="makespan|span", help="What searching schedulers minimize.")]
-CostsFile = Annotated[
-    Path | None, typer.Option("--costs", metavar="FILE", help="Costs that `poise calibrate` fitted to a recorded step.")
-]
-JsonFile = Annotated[
-    str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output.")
-]
-
 
 @app.command("schedule", cls=renamed(stages="ranks", save="out"))
-def schedule(
-    name: Annotated[str, typer.Argument(help="The schedule, as in zb_v.", metavar="NAME")],
-    ranks: Ranks,
-    microbatches: Microbatches,
-    chunks: Chunks = None,
-    f: ForwardTime = "1",
-    b: InputTime = "1",
-    w: WeightTime = "1",
-    comm: LinkTime = "0",
-    costs: CostsFile = None,
-    s: ShardTime = "0",
-    t: RestTime = "0",
-    barrier: BarrierTime = "0",
-    offload: AwayTime = None,
-    reload: BackTime = None,
-    memory_limit: Limit = None,
-    given: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the schedule, as in alive=6."),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the schedule, as .json or .txt.")] = None,
-    by: By = None,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the schedule as PyTorch's CSV.")] = None,
-    communications: Annotated[
-        bool, typer.Option("--communications", help="Include sends, receives and reductions in the CSV.")
-    ] = False,
-    timeline: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto timeline.")] = None,
-    page: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="Write a page with timeline and memory.")
-    ] = None,
-    beside: Annotated[str, typer.Option(metavar="NAME,…", help="Other schedules to compare with.")] = "",
-    json_file: JsonFile = None,
-) -> None:
+@reads(ScheduleOptions)
+def schedule(options: ScheduleOptions) -> None:
     """Make a schedule, check it, and print its step time and memory."""
-    from poise.plan.training.command import Beyond, Files, TrainOptions, make_schedule
+    from poise.plan.training.command import make_schedule
 
-    beyond = Beyond(s, t, barrier, offload, reload)
-    options = TrainOptions(
-        ranks, microbatches, chunks, f, b, w, comm, memory_limit, json_file, beyond, tuple(given or ()), by, costs
-    )
-    make_schedule(name, options, Files(csv, communications, timeline, page, beside, out))
+    make_schedule(options)
 
 
 @app.command("schedules", cls=renamed(stages="ranks"))
-def schedules(
-    ranks: Ranks,
-    microbatches: Microbatches,
-    chunks: Chunks = None,
-    f: ForwardTime = "1",
-    b: InputTime = "1",
-    w: WeightTime = "1",
-    comm: LinkTime = "0",
-    costs: CostsFile = None,
-    s: ShardTime = "0",
-    t: RestTime = "0",
-    barrier: BarrierTime = "0",
-    offload: AwayTime = None,
-    reload: BackTime = None,
-    memory_limit: Limit = None,
-    by: By = None,
-    json_file: JsonFile = None,
-) -> None:
+@reads(SchedulesOptions)
+def schedules(options: SchedulesOptions) -> None:
     """Compare all schedules for one pipeline."""
-    from poise.plan.training.command import Beyond, TrainOptions, compare_schedules
+    from poise.plan.training.command import compare_schedules
 
-    beyond = Beyond(s, t, barrier, offload, reload)
-    compare_schedules(
-        TrainOptions(
-            ranks, microbatches, chunks, f, b, w, comm, memory_limit, json_file, beyond, by=by, costs_file=costs
-        )
-    )
+    compare_schedules(options)
 
 
 @app.command("check")
@@ -128,12 +41,12 @@ def check(
         Path, typer.Argument(help="PyTorch's .csv, or a schedule of `poise train schedule --out`.", metavar="FILE")
     ],
     memory_limit: Limit = None,
-    json_file: JsonFile = None,
+    json: Json = None,
 ) -> None:
     """Check that a schedule completes and computes correct gradients, or name the fault."""
     from poise.plan.training.command import check_schedule
 
-    check_schedule(file, memory_limit, json_file)
+    check_schedule(file, memory_limit, json)
 
 
 @app.command("compare")
@@ -145,12 +58,12 @@ def compare(
     page: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Write a page with all of them on one axis.")
     ] = None,
-    json_file: JsonFile = None,
+    json: Json = None,
 ) -> None:
     """Compare a recorded step with its simulation and with other schedules at its costs."""
     from poise.plan.training.recorded import compare_recorded
 
-    compare_recorded(recording, beside, page, json_file)
+    compare_recorded(recording, beside, page, json)
 
 
 Degrees = Annotated[str, typer.Option(metavar="N,…", help="Degrees to search; empty: all divisors.")]
@@ -201,7 +114,7 @@ def plan(
         bool, typer.Option("--reschedule", help="Also try other schedules on the best layouts, within their memory.")
     ] = False,
     top: Annotated[int, typer.Option("--top", metavar="N", help="Number of layouts to print.", min=1)] = 8,
-    json_file: JsonFile = None,
+    json: Json = None,
 ) -> None:
     """Find the fastest layouts to train a model, with their bottleneck and memory."""
     from poise.plan.training.options import space_of
@@ -212,56 +125,16 @@ def plan(
         micro_batch=micro_batch, zero=zero, recompute=recompute, schedule=schedules, offload=offload,
         offload_activations=offload_activations,
     )  # fmt: skip
-    ask = TrainPlanQuestion(model, devices, gpus, batch, seq, precision, top, nic, space, json_file, out, bandwidths)
+    ask = TrainPlanQuestion(model, devices, gpus, batch, seq, precision, top, nic, space, json, out, bandwidths)
     plan_training(
         replace(ask, also=tuple(also or ()), between_gbit_s=between, reschedule=reschedule, layerwise=layerwise)
     )
 
 
 @app.command("run")
-def train_run(
-    text: Annotated[Path, typer.Argument(help="A text file; its bytes are the training data.", metavar="TEXT")],
-    schedule: Annotated[str, typer.Option(metavar="NAME|FILE", help="A schedule by name or file.")] = "one_f_one_b",
-    ranks: Annotated[
-        int | None, typer.Option(metavar="N", help="Pipeline ranks: processes to start here.", min=1)
-    ] = None,
-    microbatches: Annotated[
-        int | None, typer.Option(metavar="M", help="Microbatches per step; default: 2 per rank.", min=1)
-    ] = None,
-    chunks: Chunks = None,
-    layers: Annotated[int, typer.Option(help="Layers of the decoder.", min=1)] = 8,
-    hidden: Annotated[int, typer.Option(help="Hidden size.", min=1)] = 128,
-    heads: Annotated[int, typer.Option(help="Attention heads.", min=1)] = 4,
-    length: Annotated[int, typer.Option(help="Bytes per sequence.", min=1)] = 128,
-    rows: Annotated[int, typer.Option(help="Sequences per microbatch.", min=1)] = 4,
-    replicas: Annotated[int, typer.Option(metavar="D", help="Data-parallel pipelines.", min=1)] = 1,
-    tensor: Annotated[int, typer.Option(metavar="T", help="Tensor-parallel degree within a rank.", min=1)] = 1,
-    steps: Annotated[int, typer.Option(help="Training steps.", min=1)] = 200,
-    optimizer: Annotated[str, typer.Option(metavar="NAME", help="Optimizer: adamw or sgd.")] = "adamw",
-    lr: Annotated[float, typer.Option(help="Learning rate.", min=0.0)] = 1e-3,
-    clip: Annotated[float | None, typer.Option(help="Clip gradients at this norm.", min=1e-12)] = None,
-    late: Annotated[
-        bool, typer.Option("--post-validate", help="Update before the gradient norm is known; correct afterwards.")
-    ] = False,
-    seed: Annotated[int, typer.Option(help="Random seed for weights and data.", min=0)] = 0,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for checkpoints and losses.")] = Path("train-out"),
-    every: Annotated[
-        int, typer.Option("--checkpoint-every", metavar="N", help="Steps between checkpoints.", min=1)
-    ] = 100,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue from the last checkpoint in DIR.")] = False,
-    record: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the last step's operation times.")] = None,
-    timeline: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the last step and its simulation for Perfetto.")
-    ] = None,
-    timeout_s: Annotated[
-        float, typer.Option("--timeout", metavar="S", help="Seconds after which a stalled job is stopped.", min=1.0)
-    ] = 300.0,
-) -> None:
+@reads(RunOptions)
+def train_run(options: RunOptions) -> None:
     """Train a small decoder under a schedule: on N local processes, or as a torchrun rank."""
-    from poise.runtime.command import RunOptions, run
+    from poise.runtime.command import run
 
-    options = RunOptions(
-        text, schedule, ranks, microbatches, chunks, layers, hidden, heads, length, rows, replicas, tensor, steps,
-        optimizer, lr, clip, late, seed, out, every, resume, record, timeline, timeout_s,
-    )  # fmt: skip
     run(options)

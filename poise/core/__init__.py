@@ -1,4 +1,4 @@
-"""What everyone may know: standard library only, no clock, no I/O."""
+"""The foundation of all packages: standard library only, no clock, no I/O."""
 
 from poise.core.compiled import check
 

@@ -1,4 +1,4 @@
-"""What policies decide and what a world is asked to do."""
+"""Decisions of policies, and actions that a world performs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Route(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """A router's answer: keep the request at the gateway; it is asked again when capacity frees, or at `wake_at`."""
+    """A router's answer: keep the request at the gateway, until capacity frees or until `wake_at`."""
 
     reason: str
     wake_at: int = 0
 
 
 class Reject(NamedTuple):
-    """A router's or an admission's answer: turn the request away, to try again after `retry_after` picoseconds."""
+    """A router's or an admission's answer: refuse the request; the client may retry after `retry_after` picoseconds."""
 
     reason: str
     retry_after: int = 0
@@ -35,7 +35,7 @@ class Reject(NamedTuple):
 class Dispatch(NamedTuple):
     """Send request `request` to `replica`, its output being made by `decode` (the same replica unless a P/D pair).
 
-    resume: the client already has part of the output; go on from there instead of starting again.
+    resume: the client already has part of the output; continue from there instead of starting again.
     """
 
     request: int
@@ -45,7 +45,7 @@ class Dispatch(NamedTuple):
 
 
 class Refuse(NamedTuple):
-    """Tell the client of `request` that it is turned away, and after how many picoseconds to try again (0: unsaid)."""
+    """Refuse `request` to its client, which may retry after `retry_after` picoseconds (0: not stated)."""
 
     request: int
     reason: str
@@ -60,7 +60,7 @@ class Abort(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Bring request `request` from replica `source` to `target`: taken back from the queue, or migrated as it runs."""
+    """Move request `request` from replica `source` to `target`: taken back from the queue, or migrated as it runs."""
 
     request: int
     source: int
@@ -68,7 +68,7 @@ class Move(NamedTuple):
 
 
 class Lend(NamedTuple):
-    """Let replica `debtor` use `blocks` KV blocks of replica `creditor`; fewer than none: give so many back."""
+    """Let replica `debtor` use `blocks` KV blocks of replica `creditor`; a negative number gives blocks back."""
 
     debtor: int
     creditor: int
@@ -83,7 +83,7 @@ class Hedge(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """Pool `pool` is to have `replicas` replicas, beside them `warm` slots that are pre-warmed."""
+    """Set the size of pool `pool`: `replicas` replicas and `warm` pre-warmed slots."""
 
     pool: int
     replicas: int
@@ -91,7 +91,7 @@ class Scale(NamedTuple):
 
 
 class Convert(NamedTuple):
-    """Replica `replica` is to take another role: it drains, makes ready for it and serves again, on its own devices."""
+    """Change the role of replica `replica`: it drains, prepares for the role and serves again, on its own devices."""
 
     replica: int
     role: Role
@@ -121,8 +121,8 @@ class Entry(NamedTuple):
     """Compute the next `tokens` tokens of the prompt of `request`, in layers [first_layer, last_layer) ((0, 0): all).
 
     `tokens` is cut to what is left when part of it turns out to be cached. 0 tokens admits a request whose KV comes
-    from elsewhere: another replica, or host memory after a swap. A chunk that stops short of the last layer is gone on
-    with by an entry of the same tokens that starts at the layer where it stopped.
+    from elsewhere: another replica, or host memory after a swap. A chunk that stops short of the last layer is
+    continued by an entry of the same tokens that starts at the layer where it stopped.
     """
 
     request: int
@@ -136,9 +136,9 @@ class Batch(NamedTuple):
 
     decode: ALL, NONE or the ids of the decoding requests that take part.  hold: for how long the batch would be
     composed the same again; it is held only while it has no entries.  share: SM share of this step, 0: the lane's own.
-    leave: the step is left at the next layer boundary when something comes from outside, what it has not computed going
-    on by later entries from that layer; its entries pass the same layers, and no decode takes part.
-    wake_at: ask again at this instant (picoseconds, 0: no need), or at the end of the step under way then, even if
+    leave: the step is interrupted at the next layer boundary by an outside event; the rest is computed
+    by later entries from that layer; its entries pass the same layers, and no decode takes part.
+    wake_at: call again at this instant (picoseconds, 0: no need), or at the end of the step running then, even if
     nothing has changed.  setup: picoseconds that the step takes longer before it begins, at any speed of the device.
     """
 

@@ -1,4 +1,4 @@
-"""Chance drawn by key, never by order: the same purpose, key and seed give the same number wherever they are asked.
+"""Random draws by key, never by order: the same purpose, key and seed give the same number everywhere.
 
 So two policies that consume randomness differently still see the same lengths, faults and ties (common random
 numbers), and a replayed recording repeats itself.
@@ -24,9 +24,9 @@ def mix(value: int) -> int:
 
 
 class Ranks:
-    """A column of counts, all 0 at first, which knows the replicas of each count, so that the least is at hand.
+    """A column of counts, all 0 at first, that indexes the replicas by count, so that the least is found at once.
 
-    column: the list, which nobody else may write to.  low: the least count.  holders: by count, the replicas in order.
+    column: the list, written to only here.  low: the least count.  holders: by count, the replicas in order.
     """
 
     __slots__ = ("column", "holders", "low")
@@ -37,7 +37,7 @@ class Ranks:
         self.holders: dict[int, list[int]] = {0: list(range(len(column)))}
 
     def add(self, replica: int, more: int) -> None:
-        """Count so many more at a replica, or fewer."""
+        """Add to a replica's count, or subtract."""
         before = self.column[replica]
         after = self.column[replica] = before + more
         holders = self.holders
@@ -56,7 +56,7 @@ class Ranks:
 class Chance:
     """Draws for one decision: `seed` is the run's, `key` the request's id, set anew for each request.
 
-    ranks: of a column that `least` is asked of often, where somebody keeps them.
+    ranks: of a column that `least` often uses, where they are kept.
     """
 
     __slots__ = ("_purposes", "key", "ranks", "seed")
@@ -93,7 +93,7 @@ class Chance:
             values = [column(replica) for replica in able]
         elif len(able) == len(column):
             whole = True
-            values = column  # type: ignore[assignment]  # every replica is able: the column as it stands
+            values = column  # type: ignore[assignment]  # every replica is able: the whole column
         else:
             values = [column[replica] for replica in able]
         least = min(values)

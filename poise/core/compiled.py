@@ -1,4 +1,4 @@
-"""What compiled code was made from, so that it never stands in for sources that have changed since.
+"""The sources of compiled code, so that it is never used for sources that have changed since.
 
 `make compile` (`tools/compile.py`) fills in `SOURCES` in the copy that it compiles; in pure Python it stays empty.
 """
@@ -11,11 +11,11 @@ SOURCES: Final[dict[str, int]] = {}
 """Checksums of the files that were compiled, and of those that lend them constants, by path within the package."""
 
 CORE: Final = "compiled" if SOURCES else "interpreted"
-"""How the core runs here. The figures are the same, which `tests/test_compiled.py` shows."""
+"""Whether the core runs compiled. The figures are the same, which `tests/test_compiled.py` shows."""
 
 
 def check(core: str) -> None:
-    """ImportError where a source beside this package's folder `core`, or in it, is not what was compiled."""
+    """ImportError where a source in this package's folder `core`, or next to it, is not what was compiled."""
     if not SOURCES:
         return
     from pathlib import Path

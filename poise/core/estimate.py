@@ -1,4 +1,4 @@
-"""What a step costs: the question (`StepShape`), the answer (`Piece`) and who answers (`Estimator`)."""
+"""Step costs: the question (`StepShape`), the answer (`Piece`) and the estimator (`Estimator`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class StepShape(NamedTuple):
     """One step of one lane.
 
     decodes: requests that compute one token each.
-    chunks: prompt work beside them.
+    chunks: prompt work in the same step.
     share: the part of the device's SMs that the lane has, in (0, 1].
     """
 
@@ -105,7 +105,7 @@ class Estimator(Protocol):
 
 
 def after_loss(estimator: Estimator, lost: int) -> float | None:
-    """How many times as long steps take while so many devices of a replica are lost; None: it is lost with them.
+    """The factor on step times while this many devices of a replica are lost; None: the replica is lost with them.
 
     So it is where an estimator has no method of this name: all devices of a replica work together.
     """

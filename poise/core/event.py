@@ -1,4 +1,4 @@
-"""What has happened, as the control side learns it; instants in picoseconds."""
+"""Events, as the control side learns of them; instants in picoseconds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Restricted(NamedTuple):
 
 
 class Reported(NamedTuple):
-    """The replicas' state as it was at `measured_at`, one list over replicas for each column that somebody reads.
+    """The replicas' state as it was at `measured_at`, one list over replicas for each column that a policy reads.
 
     cached: prefix extents that entered or left a replica's cache since the last report: `(replica, id, entered)`.
     """
@@ -64,7 +64,7 @@ class FirstToken(NamedTuple):
 
 
 class Prefilled(NamedTuple):
-    """The prefill half of a P/D pair has computed a prompt; its decode half goes on."""
+    """The prefill half of a P/D pair has computed a prompt; its decode half continues."""
 
     at: int
     request: int
@@ -72,7 +72,7 @@ class Prefilled(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """A request ended well."""
+    """A request finished."""
 
     at: int
     request: int
@@ -89,7 +89,7 @@ class Cancelled(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """An engine would not take a request; `again`: another one may, for its client has not seen a byte.
+    """An engine refused a request; `again`: another one may take it, for its client has not seen a byte.
 
     same: so may this one, for it was the connection that failed.  sent: the engine may have read the request, so that
     it counts as a try.
@@ -105,7 +105,7 @@ class Refused(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A request ended badly at its replica when its client had `output_tokens` of the answer already."""
+    """A request failed at its replica when its client had `output_tokens` of the answer already."""
 
     at: int
     request: int
@@ -124,7 +124,7 @@ class Moved(NamedTuple):
 
 
 class MoveFailed(NamedTuple):
-    """A request that was to be moved stays at `source`: it ended or gave way, or there was no room at `target`."""
+    """A move failed; the request stays at `source`: it ended or was preempted, or there was no room at `target`."""
 
     at: int
     request: int
@@ -134,7 +134,7 @@ class MoveFailed(NamedTuple):
 
 
 class Lent(NamedTuple):
-    """Replica `creditor` lends `debtor` so many KV blocks more, or fewer; none, with the `reason`: it refused."""
+    """Replica `creditor` lends `debtor` more KV blocks, or fewer; none, with the `reason`: it refused."""
 
     at: int
     debtor: int
@@ -144,7 +144,7 @@ class Lent(NamedTuple):
 
 
 class ReplicaLost(NamedTuple):
-    """A replica is gone, and with it all that it ran."""
+    """A replica is lost, and with it all that it ran."""
 
     at: int
     replica: int
@@ -158,7 +158,7 @@ class ReplicaJoined(NamedTuple):
 
 
 class ReplicaUpdated(NamedTuple):
-    """What is known of a replica beforehand has changed, or is known only now."""
+    """The known properties of a replica have changed, or are known only now."""
 
     at: int
     replica: int
@@ -166,7 +166,7 @@ class ReplicaUpdated(NamedTuple):
 
 
 class Draining(NamedTuple):
-    """A replica takes no new requests; `gone_at`: when it will be gone whether or not it is empty, 0 where unsaid."""
+    """A replica takes no new requests; `gone_at`: when it will be lost whether or not it is empty, 0 where unknown."""
 
     at: int
     replica: int
@@ -174,14 +174,14 @@ class Draining(NamedTuple):
 
 
 class ReplicaLeft(NamedTuple):
-    """A drained replica is empty and gone."""
+    """A drained replica is empty and has left."""
 
     at: int
     replica: int
 
 
 class Tick(NamedTuple):
-    """A wake that was asked for."""
+    """A wake that was requested."""
 
     at: int
 

@@ -1,4 +1,4 @@
-"""Named tuples where they are made at every request: the class itself is called through Python code."""
+"""Fast construction of named tuples: calling the class itself goes through Python code."""
 
 from __future__ import annotations
 

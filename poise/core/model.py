@@ -1,4 +1,4 @@
-"""What a model is made of: the shape that decides its bytes, its FLOPs and its KV cache."""
+"""The description of a model: the shape that decides its bytes, its FLOPs and its KV cache."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class Model:
 
     @property
     def shared_parameters(self) -> int:
-        """Weights that every token passes in one MoE layer beside its routed experts: shared experts and the router."""
+        """Weights of one MoE layer that every token passes besides routed experts: shared experts and the router."""
         if self.moe is None:
             return 0
         return 3 * self.hidden * self.moe.shared * self.moe.shared_ffn + self.hidden * self.moe.experts

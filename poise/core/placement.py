@@ -1,4 +1,4 @@
-"""What a placer decides about: how much of which requests is asked for, what could serve them, how many of each do."""
+"""The input and the answer of a placer: a demand by size, units that could serve it, and how many of each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from poise.core.spec import Role
 
 
 class Bucket(NamedTuple):
-    """Requests of about one size: tokens that stand for all of them, and how many come in a second."""
+    """Requests of about one size: their typical tokens, and their rate per second."""
 
     prompt_tokens: int
     output_tokens: int
@@ -50,7 +50,7 @@ class Unit:
     device, devices: which devices one takes and how many of them; for limits on what is available.
     role: which phase it serves; a unit that serves both is mixed.
     latency_s, energy_j: of a request under the whole demand, where that was measured (0: unsaid).
-    tenancies: for each bucket what it takes of one that it shares (empty: it shares with nobody, or nobody asks).
+    tenancies: for each bucket what it takes of one that it shares (empty: it is not shared, or not computed).
     """
 
     name: str
@@ -75,7 +75,7 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """How many of each unit, and which part of each bucket goes to which unit.
+    """The number of each unit, and the part of each bucket that goes to each unit.
 
     counts: for each unit handed in, in order.  shares: where prefill and decode are apart, each bucket goes whole to
     both.  loads: how many of each would do if they could be divided.

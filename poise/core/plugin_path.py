@@ -1,4 +1,4 @@
-"""Where the user's own modules are found, wherever something is named as `package.module:name`."""
+"""The module path for the user's own modules, for names such as `package.module:name`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def reach(*folders: Path) -> None:
-    """Let such names be of modules in these folders, behind all that is installed."""
+    """Add these folders to the path of such names, after all that is installed."""
     for folder in folders:
         place = str(folder.resolve())
         if place not in sys.path:

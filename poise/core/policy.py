@@ -1,7 +1,7 @@
-"""What a policy is: one protocol of one method for each decision, and the bundle of all of them.
+"""The policy interfaces: one protocol of one method for each decision, and the bundle of all of them.
 
 A policy is built from its parameters alone, may keep its own (deep-copyable) state, changed only in its own methods,
-and sees nothing but the views it is handed. One object may serve several slots.
+and reads nothing but the views it is given. One object may serve several slots.
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ class Router(Protocol):
 class Order(Protocol):
     """The order in which the gateway sends what it holds: requests queue in flows, and one flow goes first.
 
-    `needs`, as a router's, may name columns. A class may have `observe(event)` as well, and two methods that tell, with
-    `taken`, who waits: `joined(request)`, when a request begins to wait for its turn (again, where it was sent and came
-    back), and `ended(request)`, once for each that joined, however it ends: finished, failed, turned away or given up.
+    `needs`, as a router's, may name columns. A class may have `observe(event)` as well, and two methods that track the
+    waiting requests, with `taken`: `joined(request)`, when a request begins to wait for its turn (again, where it was
+    sent and came back), and `ended(request)`, once for each that joined, however it ends: finished, failed, refused or
+    given up.
     """
 
     def flow(self, request: RequestView) -> Hashable:
-        """The queue that a request joins; asked once, when it begins to wait."""
+        """The flow that a request joins; called once, when it begins to wait."""
         ...
 
     def key(self, request: RequestView) -> Any:
-        """Its place in that queue, the least first; asked with the flow. Ties go by arrival, then id."""
+        """Its place in that flow, the least first; called with the flow. Ties go by arrival, then id."""
         ...
 
     def order(self, flow: Hashable, cluster: ClusterView) -> Any:
@@ -59,11 +60,11 @@ class Order(Protocol):
 
 
 class Admission(Protocol):
-    """Whether a request may be sent now, and where to; asked before the router.
+    """Whether a request may be sent now, and where to; called before the router.
 
     `needs`, as a router's, names the columns that it reads. A class may have `observe(event)`, and `joined`, `taken`
-    and `ended` as an order has them. One with `enter(request, cluster) -> Reject | None` is asked as well when a
-    request arrives, once and before it queues, so that who is turned away need not wait for it.
+    and `ended` as an order has them. One with `enter(request, cluster) -> Reject | None` is called as well when a
+    request arrives, once and before it queues, so that a refused request need not wait for it.
     """
 
     @property
@@ -72,29 +73,29 @@ class Admission(Protocol):
         ...
 
     def admit(self, request: RequestView, able: Sequence[int], cluster: ClusterView) -> Sequence[int] | Hold | Reject:
-        """Those of the `able` replicas, in order, that may be sent it now; none of them: hold it."""
+        """The `able` replicas, in order, that it may be sent to now; none of them: hold it."""
         ...
 
 
 class Predictor(Protocol):
-    """How many output tokens a request will have, as `RequestView.predicted_tokens` tells the other policies.
+    """How many output tokens a request will have, which other policies read as `RequestView.predicted_tokens`.
 
     Where a class has `reveal(truth)`, the simulator hands it a function from a request's id to its true output tokens.
     """
 
     def predict(self, request: RequestView, chance: Chance) -> int:
-        """Output tokens, at least 1 (0: unsaid); asked once, when the request arrives."""
+        """Output tokens, at least 1 (0: unknown); called once, when the request arrives."""
         ...
 
     def learn(self, request: RequestView, output_tokens: int) -> None:
-        """A request finished with so many output tokens."""
+        """A request finished with this number of output tokens."""
         ...
 
 
 class Mover(Protocol):
     """Which requests change their replica after they were sent. A router may have this method too.
 
-    A class may set `eager = True` to be asked after each arrival as well, not only after reports and wakes.
+    A class may set `eager = True` to be called after each arrival as well, not only after reports and wakes.
     """
 
     @property
@@ -108,7 +109,7 @@ class Mover(Protocol):
 
 
 class Lender(Protocol):
-    """Which replicas use KV blocks of others. Asked after reports and wakes."""
+    """Which replicas use KV blocks of others. Called after reports and wakes."""
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -116,7 +117,7 @@ class Lender(Protocol):
         ...
 
     def lend(self, cluster: ClusterView) -> Sequence[Lend]:
-        """The loans to make or to give back now; `cluster.loans` shows those that stand.
+        """The loans to make or to give back now; `cluster.loans` shows the current ones.
 
         A creditor grants what is free or evictable when it is asked, which may be less, and refuses while it borrows or
         requests wait there; who lends does not borrow.
@@ -128,7 +129,7 @@ class Hedger(Protocol):
     """Which requests are sent to a second replica, because the first has given no first token for long.
 
     `needs`, as a router's, names the columns that it reads. A class may have `observe(event)`, and `taken` and `ended`
-    as an order has them; a copy is nobody's turn, so none is told of it.
+    as an order has them; neither is called for a copy.
     """
 
     @property
@@ -137,9 +138,9 @@ class Hedger(Protocol):
         ...
 
     def wait(self, request: RequestView, replica: int, cluster: ClusterView) -> int:
-        """In how many picoseconds to ask for a second replica, if there is no first token by then; 0: never.
+        """Picoseconds after which `second` is called, if there is no first token by then; 0: never.
 
-        Asked when the request was sent, and again whenever `second` answered None.
+        Called when the request was sent, and again whenever `second` answered None.
         """
         ...
 
@@ -154,7 +155,7 @@ class Scaler(Protocol):
     """How many replicas each pool has, and which role each replica.
 
     `needs`, as a router's, names the columns that it reads, and a class may have `observe(event)`. One with `ahead_s`
-    has `cluster.rate` foretold for so many seconds; else it is for the longest start of a pool. One that answers with
+    has `cluster.rate` predicted that far ahead; else for the longest start of a pool. One that answers with
     `Convert` names in `converts` the roles that it changes between.
     """
 
@@ -178,7 +179,7 @@ class Scaler(Protocol):
 
 
 class Forecaster(Protocol):
-    """How many requests will arrive, as `FleetView.rate` tells the scaler.
+    """How many requests will arrive, which the scaler reads as `FleetView.rate`.
 
     A class may have `observe(event)`. Where it has `reveal(truth)`, the simulator hands it a function from two instants
     to the number of requests that arrive from the first until before the second.
@@ -190,10 +191,10 @@ class Forecaster(Protocol):
 
 
 class Recovery(Protocol):
-    """What becomes of the requests of a replica that goes.
+    """What is done with the requests of a replica that will be lost.
 
     `needs`, as a router's, names the columns that it reads. Requests that are still there when it is lost are routed
-    again in any case. A class may have `patience_s`: KV that has not arrived after so many seconds on its way from one
+    again in any case. A class may have `patience_s`: KV that has not arrived after these seconds on its way from one
     replica to another is given up; what was to be decoded with it is computed again where it should have arrived, and
     what was moving stays.
     """
@@ -205,13 +206,13 @@ class Recovery(Protocol):
 
     @property
     def resumes(self) -> bool:
-        """Whether a request that was lost goes on behind the tokens that its client has, or starts again."""
+        """Whether a lost request continues after the tokens that its client has, or starts again."""
         ...
 
     def recover(self, replica: int, gone_at: int, cluster: ClusterView) -> Sequence[Move | Wake]:
         """The moves to begin now, of requests that `cluster.flights(replica)` shows, which will be gone at `gone_at`.
 
-        Asked when that is told, after reports and wakes, and when a request there has its first token.
+        Called at the notice, after reports and wakes, and when a request there has its first token.
         """
         ...
 
@@ -219,8 +220,8 @@ class Recovery(Protocol):
 class Queue(Protocol):
     """The order in which an engine admits waiting requests.
 
-    A class may have `place(sequence)` as well, which is asked instead: so the order can tell who was preempted, or
-    whose session has KV pinned. It is asked once for each time that the request begins to wait. One with `charge` is a
+    A class may have `place(sequence)` as well, called instead: so the order can see which were preempted, or
+    whose session has KV pinned. It is called each time that the request begins to wait. One with `charge` is a
     `FlowQueue`.
     """
 
@@ -232,8 +233,8 @@ class Queue(Protocol):
 class FlowQueue(Queue, Protocol):
     """A queue whose order follows what was served: requests queue in flows, and the flow of the least rank goes first.
 
-    What `charge` and `joined` tell is brought up to date when who waits, runs or computes a prompt has changed; ranks
-    must change with what they tell, and with `now`, alone.
+    `charge` and `joined` are called when the set of requests that wait, run or compute a prompt has changed; ranks
+    must change with these calls, and with `now`, alone.
     """
 
     def flow(self, request: RequestView) -> Hashable:
@@ -243,7 +244,7 @@ class FlowQueue(Queue, Protocol):
     def rank(self, flow: Hashable, ahead: Sequence[RequestView], now: int) -> Any:
         """The place of a waiting flow, the least first, once the requests `ahead` of it are admitted as well.
 
-        now: the instant up to which the flow was told what was served.
+        now: the instant up to which the flow was charged.
         """
         ...
 
@@ -252,24 +253,24 @@ class FlowQueue(Queue, Protocol):
         ...
 
     def charge(self, request: RequestView, prompt_tokens: int, output_tokens: int) -> None:
-        """So many tokens of a request's prompt were admitted (once), or so many of its output were made."""
+        """A number of tokens of a request's prompt were admitted (once), or of its output were made."""
         ...
 
 
 class Batcher(Protocol):
     """Which work shares the next step of a lane.
 
-    A class may set `decodes_alone = True`: where no prompt waits or is under way it always answers with all decodes,
-    held until something changes. It is then not even asked, which is where most of the time would go.
+    A class may set `decodes_alone = True`: where no prompt waits or is being computed it always answers with all
+    decodes, held until something changes. It is then not even called, which saves most of the time.
     One that fills a token budget just as `policies.batch.chunked` does may set `budgeted = True` in its own body (a
     subclass does not inherit it), with `tokens`, the budget of a step (0: the engine's own), and `long_prefill`, the
-    most of one prompt (0: no cap), both fixed. It is then asked only where room may be short (`core/engine/plain.py`).
-    One object serves all lanes of a replica. Where a class has `served(request, tokens, now)`, it is told of each
+    most of one prompt (0: no cap), both fixed. It is then called only where room may be short (`core/engine/plain.py`).
+    One object serves all lanes of a replica. Where a class has `served(request, tokens, now)`, it is called for each
     request here that makes its first token (`tokens` is 1) or its last, at the instant `now`.
-    One that orders who waits itself, and shall not look at the whole queue in each step, has `waits(sequence, place)`
-    and `waited(sequence)`: it is told of each request that begins to wait here and that no longer does. `place` sorts
-    as the queue does, None where the queue's order is not fixed. Whoever does not tell (`lane.queue()` has somebody and
-    `waits` was never called) leaves it to look.
+    One that keeps its own order of the waiting requests, and must not scan the whole queue in each step, has
+    `waits(sequence, place)` and `waited(sequence)`: called for each request that begins to wait here and that no longer
+    does. `place` sorts as the queue does, None where the queue's order is not fixed. If they are not called
+    (`lane.queue()` is not empty and `waits` was never called), the batcher scans the queue itself.
     """
 
     def batch(self, lane: LaneView) -> Batch:
@@ -278,16 +279,16 @@ class Batcher(Protocol):
 
 
 class Victim(NamedTuple):
-    """Whom to preempt, and whether its KV is swapped to host memory instead of dropped."""
+    """Which request to preempt, and whether its KV is swapped to host memory instead of dropped."""
 
     request: int
     swap: bool = False
 
 
 class Swapping(NamedTuple):
-    """What copies of KV to host memory and back are like.
+    """How KV is copied to host memory and back.
 
-    run_blocks: KV blocks that lie side by side, which one copy takes of each layer.  beside: copies go on beside the
+    run_blocks: adjacent KV blocks, which one copy takes of each layer.  beside: copies run in parallel to the
     steps, which wait for one only where they need its blocks; otherwise they lengthen a step.  keeps: what came back is
     kept in host memory too while there is room, so that only what is new goes out the next time.
     """
@@ -298,18 +299,18 @@ class Swapping(NamedTuple):
 
 
 class Preempt(Protocol):
-    """Who gives way when the KV cache is full.
+    """Which request is preempted when the KV cache is full.
 
     A class may have any of
 
     - `swapping`: what copies are like, a `Swapping`;
-    - `review(lane) -> (victims, step)`: who gives way between two steps although there is room, so that others run, and
-      at which decode step of the lane it is asked again; first asked before the first;
+    - `review(lane) -> (victims, step)`: which are preempted between two steps although there is room, so that others
+      run, and at which decode step of the lane it is called again; first called before the first;
     - `place(sequence)`, a queue's: then it orders the queue where no queue policy does, anew after each review.
     """
 
     def preempt(self, lane: LaneView) -> Victim:
-        """One of the lane's running requests; asked until the step fits."""
+        """One of the lane's running requests; called until the step fits."""
         ...
 
 
@@ -320,14 +321,15 @@ RankExtent = Callable[[Any, int, int], Any]
 class Cache(Protocol):
     """How long the KV of a request that ended stays pinned.
 
-    A pin goes when a request of its session is admitted; while one waits it does not expire. A class may have any of
+    A pin is released when a request of its session is admitted; while one waits it does not expire. A class may have
+    any of
 
-    - `returned(request, now)`: told of each request that arrives at this replica, before it queues;
-    - `admitted(sequence, now)`: told of each that begins to run here, what it was preempted from not counted;
+    - `returned(request, now)`: called for each request that arrives at this replica, before it queues;
+    - `admitted(sequence, now)`: called for each that begins to run here, not again after a preemption;
     - `gives_way(request)`: the place of its pin among those that go when room is needed, the least first, instead of
       the first to expire;
-    - `rank(sequence, extent, blocks)`: the value of an extent that nobody holds any more (-1: blocks without identity),
-      the least evicted first, instead of least recently used first; `sequence` held it last. Asked once each time.
+    - `rank(sequence, extent, blocks)`: the value of an extent that is no longer held (-1: blocks without identity),
+      the least evicted first, instead of least recently used first; `sequence` held it last. Called once each time.
     - `reveal(truth)`: handed, by the simulator, a function from a request's id to the picoseconds from its end until
       the next request of its session arrives, -1 for none.
     """
@@ -338,7 +340,7 @@ class Cache(Protocol):
 
 
 class Placer(Protocol):
-    """How many of which units serve a demand; asked by a planner, before anything runs."""
+    """How many of which units serve a demand; called by a planner, before anything runs."""
 
     def place(self, demand: Demand, units: Sequence[Unit], available: Mapping[str, int] = ...) -> Placement:
         """The placement; `available` limits devices by name, those it does not name are without limit.
@@ -349,7 +351,7 @@ class Placer(Protocol):
 
 
 class Cap(Protocol):
-    """The clocks of a row's devices, by priority; asked at every reading of the row's power."""
+    """The clocks of a row's devices, by priority; called at every reading of the row's power."""
 
     def cap(self, power: float, now_s: float) -> tuple[float, float]:
         """Clocks of low and of high priority, as parts of the full one; `power` is a part of the row's budget."""
@@ -407,5 +409,5 @@ class Bundle:
         return copy.deepcopy({name: getattr(self, name) for name in asked_by(side) if name in SCENARIO})
 
     def for_engine(self) -> Self:
-        """The same with copies of the policies that an engine asks, for each engine has its own."""
+        """The same with copies of the engine's policies, because each engine has its own."""
         return replace(self, **self.copies("engine"))

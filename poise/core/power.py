@@ -1,4 +1,4 @@
-"""What devices draw over a run, what a lower clock does to power and to steps, and which clocks a power cap leaves.
+"""Device power over a run, the effect of a lower clock on power and steps, and the clocks that a power cap leaves.
 
 POLCA (arXiv 2308.12908), section 3, measured on A100: an idle device draws about a fifth of its TDP; a prompt draws the
 TDP or more, decoding less and evenly; peaks do not depend on outputs. A locked clock slows what arithmetic bounds and
@@ -55,7 +55,7 @@ class Power:
     def mean(self, share: float, use: float, prompts: float) -> float:
         """Mean power under a cap at `share` of the TDP, as a part of it: a step draws no more than the cap.
 
-        use: the share of time with a step under way, of which the part `prompts` has prompt work.
+        use: the share of time with a running step, of which the part `prompts` has prompt work.
         """
         prefill, decode = min(share, self.prefill), min(share, self.decode)
         return self.idle + use * (prompts * prefill + (1 - prompts) * decode - self.idle)
@@ -73,7 +73,7 @@ class Power:
 
 
 POWER = Power()
-"""By which caps are turned into clocks and into energy."""
+"""The function by which caps become clocks and energy."""
 
 
 def cap_of(pool: Pool) -> float:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from poise.core.errors import InvalidTransition
 
 if TYPE_CHECKING:
+    from poise.core.action import Entry
     from poise.core.engine.runs import Path, Run
-    from poise.core.records.attribution import Attribution
 
 
 class Phase:
@@ -20,7 +20,7 @@ class Phase:
     DECODE: Final = 3  # one token a step
     PULLING: Final = 4  # its KV cache is on its way to this replica
     SENDING: Final = 5  # done here; its KV cache stays until another replica has fetched it
-    MOVING: Final = 6  # it stands still while the last of its KV cache goes to another replica
+    MOVING: Final = 6  # it is paused while the last of its KV cache goes to another replica
     ENDED: Final = 7
 
     NAMES: Final = ("held", "waiting", "prefill", "decode", "pulling", "sending", "moving", "ended")
@@ -42,16 +42,16 @@ _ALLOWED: Final = tuple(sum(1 << after for after in TRANSITIONS[phase]) for phas
 
 
 class RequestView(NamedTuple):
-    """What a policy may know of a request; its true output length is not here.
+    """The attributes of a request that policies may read; its true output length is not among them.
 
     id: dense, never reused.  ids, ends: prompt identity as extents (see `workload.Prefixes`), empty without identity.
     max_tokens: the client's limit, 0 for none.
     arrived_at, deadline_at: picoseconds; `deadline_at` is 0 for none.  priority: lower goes first.
-    predicted_tokens: output tokens that somebody foretold, 0 where nobody did.
-    home: the replica that alone knows what the request goes on from, -1 for none; another is sent it only if that one
+    predicted_tokens: predicted output tokens, 0 where there is no prediction.
+    home: the only replica with the request's previous state, -1 for none; another one gets it only if that one
     is not able.
     turn: how many requests of its session come before it.  stage: which step of its program it is, by the workload's
-    index, -1 where nobody said.  begun_at: when the first request of its session arrived (itself without a session).
+    index, -1 where unknown.  begun_at: when the first request of its session arrived (itself without a session).
     """
 
     id: int
@@ -74,26 +74,42 @@ class RequestView(NamedTuple):
 
 
 UNTOLD: Final = -2
-"""`Sequence.tool`: nobody said which tool the answer calls, or whether it calls one."""
+"""`Sequence.tool`: unknown which tool the answer calls, or whether it calls one."""
 
 NO_TOOL: Final = -1
 """`Sequence.tool`: the answer calls no tool; its session ends with it."""
 
 
-class Sequence:
-    """One request inside one engine: its progress and what it holds of the KV cache.
+class Account(Protocol):
+    """Where a sequence reports its phases and its work, so that its time can be charged.
 
-    request: what is known of it.  output_tokens: after how many it ends (the engine finds out; no policy reads it).
+    swap, wire_at: picoseconds of swapping not yet charged, and when its KV gets onto the link.
+    """
+
+    swap: int
+    wire_at: int
+
+    def move(self, sequence: Sequence, phase: int) -> None:
+        """Its sequence enters `phase`."""
+
+    def computed(self, entry: Entry, lane: Any, elapsed: int, duration: int) -> None:
+        """`elapsed` picoseconds of a step of `duration` in which it had `entry` are over."""
+
+
+class Sequence:
+    """One request inside one engine: its progress and its share of the KV cache.
+
+    request: its known attributes.  output_tokens: after how many it ends (the engine finds out; no policy reads it).
     computed: tokens whose KV is here.  produced: output tokens made so far, earlier replicas' included.
     cached: prompt tokens found in the prefix cache when it was admitted first.
-    chunk, layer: a prompt chunk under way and the layers it has passed, 0 when none is.
+    chunk, layer: the running prompt chunk and the layers it has passed, 0 when there is none.
     nodes, shared: runs of prefix extents held, and how many of its blocks lie in them.  own: blocks that it left in the
-    cache when it was preempted, which it alone can find.  path: its prompt's extents, once somebody asked.
+    cache when it was preempted, which it alone can find.  path: its prompt's extents, once they are needed.
     source: the replica that its KV must be pulled from, -1 for none.  swapped: tokens whose KV lies in host memory.
     kept: tokens of which host memory keeps a copy while they are here too, whole blocks of them.
     tool: which tool its answer calls, by the workload's index, `NO_TOOL` or `UNTOLD`; read only when it has ended.
     pinned: whether KV of its session was pinned here when it arrived.
-    account: where its time is charged; None unless the run was asked for it.
+    account: where its time is charged; None unless the run records it.
     """
 
     __slots__ = (
@@ -123,7 +139,7 @@ class Sequence:
         self.output_id = output_id
         self.tool = tool
         self.phase = Phase.WAITING
-        self.account: Attribution | None = None
+        self.account: Account | None = None
         self.computed = 0
         self.chunk = 0
         self.layer = 0
@@ -147,7 +163,7 @@ class Sequence:
         return self.request.prompt_tokens + self.produced
 
     def twin(self, output_tokens: int) -> Sequence:
-        """The same request as another engine is to go on with it, to end after `output_tokens`."""
+        """The same request for another engine that continues it, to end after `output_tokens`."""
         return Sequence(self.request, output_tokens, self.produced, self.output_id, self.tool)
 
     def move(self, phase: int) -> None:

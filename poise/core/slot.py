@@ -1,6 +1,6 @@
-"""The decisions that a policy can take, as one table: what each is for, its method and hooks, and where it acts.
+"""The table of policy slots: what each decides, its method and hooks, and where it acts.
 
-Whatever has to know the slots asks this table: how policies are found, the sections `policies` of files, the bundle,
+All code that needs the slots reads this table: how policies are found, the sections `policies` of files, the bundle,
 `Control`, what a gateway refuses, `poise policies`, the test kit, recordings, and the table in docs/write-a-policy.md.
 """
 
@@ -46,10 +46,10 @@ USE: Final[Mapping[World, str]] = {
     "inside": "inside vLLM (docs/integrations.md)",
     "planner": "in Python, by a planner (docs/plan.md)",
 }
-"""The worlds: how each is named to a user, and how a policy is used there."""
+"""The worlds: each one's name for users, and how a policy is used there."""
 
 CLOSE: Final = 0.75
-"""How alike two names are from which one is taken for a slip of the other: one letter in four is wrong, or less."""
+"""The similarity from which one name is taken for a misspelling of the other: one letter in four is wrong, or less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class Slot:
 
     name: in files, and of the bundle's field.  verb: the method that a class must have to fill it, and the folder of
     the built-in policies under `poise/policies`.  purpose: what it decides, in a few words.
-    asked: when.  hears: the events upon which the method may be asked; a planner and an engine ask without events.
-    on: where it acts.  worlds: where a policy of it acts, as `USE` names them.  side: who asks it.
+    asked: when.  hears: the events upon which the method may be called; a planner and an engine call it without events.
+    on: where it acts.  worlds: where a policy of it acts, as `USE` names them.  side: its caller.
     example, without: a policy for it, and what holds where none is given.
     default: the policy that a bundle has for it unless another is given, "" for none.
     also: further methods and attributes that a class must have.  hooks: those it may have, each with what it is for.
@@ -87,7 +87,7 @@ class Slot:
 
     @property
     def known(self) -> tuple[str, ...]:
-        """All names of methods and attributes by which a class for this slot is asked."""
+        """All names of methods and attributes that are used of a class for this slot."""
         return (self.verb, *self.also, *self.hooks, *_ANY)
 
     def fills(self, policy: Any) -> bool:
@@ -99,7 +99,7 @@ _ANY: Final = {
     "needs": "the columns of the cluster view that it reads",
     "reads_predictions": "True where it reads `predicted_tokens`",
 }
-"""What a policy of any slot may have."""
+"""The hooks of any slot."""
 
 _OBSERVE: Final = {"observe": "observe(event): called with every event, before anything is decided"}
 _TURNS: Final = {
@@ -112,7 +112,7 @@ _REVEAL: Final = {"reveal": "reveal(truth): the simulator passes a function that
 _SENT: Final = "where the gateway itself sends requests"
 _EVERYWHERE: Final[tuple[World, ...]] = ("simulation", "gateway", "proxy", "ray")
 _NEWS: Final = (Reported, Measured, Tick, Exchanged)
-"""Events after which movers, lenders and recoveries are asked: something new is known."""
+"""Events after which movers, lenders and recoveries are called: there is new information."""
 _FREES: Final = (
     Finished, Failed, Prefilled, Cancelled, Refused, Moved, MoveFailed, ReplicaLost, ReplicaJoined, ReplicaLeft,
     FirstToken, *_NEWS,
@@ -265,7 +265,7 @@ _TABLE: Final = (
 )  # fmt: skip
 
 SLOTS: Final[Mapping[str, Slot]] = {slot.name: slot for slot in _TABLE}
-"""All of them by name, in the order in which they are listed and asked."""
+"""All slots by name, in the order in which they are listed and called."""
 
 
 def acting(world: World) -> tuple[str, ...]:
@@ -274,21 +274,21 @@ def acting(world: World) -> tuple[str, ...]:
 
 
 def asked_by(side: Side) -> tuple[str, ...]:
-    """The names of the slots that one side asks."""
+    """The names of the slots of one side."""
     return tuple(name for name, slot in SLOTS.items() if slot.side == side)
 
 
 SCENARIO: Final = acting("simulation")
-"""What a scenario may name."""
+"""The slots that a scenario may name."""
 
 CONTROL: Final = asked_by("control")
-"""What `Control` asks."""
+"""The slots of `Control`."""
 
 ENGINE: Final = asked_by("engine")
-"""What an engine asks."""
+"""The slots of an engine."""
 
 EXCHANGEABLE: Final = tuple(name for name, slot in SLOTS.items() if slot.exchangeable)
-"""What may be exchanged while requests are served."""
+"""The slots whose policies may be exchanged while requests are served."""
 
 
 def elsewhere(name: str, world: World) -> str:
@@ -300,7 +300,7 @@ def elsewhere(name: str, world: World) -> str:
 
 
 def check_policy(name: str, policy: Any) -> None:
-    """PolicyError where an object cannot fill a slot, or has a method that looks like a slip of one it may have."""
+    """PolicyError where an object cannot fill a slot, or has a method that looks like a misspelling of a hook."""
     slot = SLOTS[name]
     if isinstance(policy, type):
         raise PolicyError(f"{name} is the class {policy.__name__}; give an object of it, as in {policy.__name__}()")
@@ -314,7 +314,7 @@ def check_policy(name: str, policy: Any) -> None:
 
 @cache
 def check_names(name: str, kind: type) -> None:
-    """PolicyError where a class for a slot has a public name that is almost, but not quite, one that it is asked by.
+    """PolicyError where a class for a slot has a public name that is almost one of the slot's.
 
     A misspelt hook would never be called, and nothing would say so. Names of other slots are known too, for one object
     may fill several; parameters are the class's own, and so is what resembles no name.

@@ -1,4 +1,4 @@
-"""What a cluster is: devices, links, pools of replicas, engines and the service asked of them. All frozen."""
+"""The description of a cluster: devices, links, pools of replicas, engines and SLOs. All frozen."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Engine:
     kv_blocks: the number of KV blocks, where it is known; 0 derives it from memory.
     reserve_prompt: admit a request only when its whole prompt fits, not only its first chunk.
     host_kv_bytes: host memory for KV that preemption swaps out.
-    swap_launch_s: what it takes to begin one copy to or from host memory, beside its bytes.
+    swap_launch_s: what it takes to begin one copy to or from host memory, besides its bytes.
     first_token: which side of a prefill/decode pair sends the first token to the client.
     """
 
@@ -82,11 +82,11 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Startup:
-    """How a replica comes to serve: stages that follow one another, in seconds.
+    """The start-up of a replica: consecutive stages, in seconds.
 
     provision_s: until its devices and its host are there.  image_s: until its image is.  engine_s: until the engine's
     process runs, without a model.  weights_s: until the weights are in device memory.  capture_s: warm-up, with CUDA
-    graphs.  connect_s: until its links to the others stand and it has said that it is well.
+    graphs.  connect_s: until its links to the others are up and it has reported healthy.
     A pre-warmed slot has the first three behind it, and so has a replica that takes another role.
     sigma: a start takes all its stages times exp(sigma·z), z standard normal; so the seconds given are medians.
     """
@@ -117,7 +117,7 @@ class Pool:
     start_s, or startup: how long a new one takes to serve.  Where a scaler decides, there are `replicas` at the start
     and `min_replicas` to `max_replicas` later (both None: always as many), and `prewarmed` slots besides.
     engine: its limits are those of a whole replica, over all data ranks (`poise.catalogue.engines.on_ranks`).
-    power_cap_w: watts that each device may draw; 0 where nothing is said of its power but the TDP.
+    power_cap_w: watts that each device may draw; 0 where no cap is known but the TDP.
     tenants: whose requests it serves, and no others; they go nowhere else.  (): those of tenants that no pool names.
     link_bw: bytes/s one way of each replica's link, where it is not the cluster's, as at another site; 0: as `Cluster`.
     """
@@ -181,12 +181,12 @@ class Pool:
 FaultKind = Literal["lost", "reclaimed", "drain", "join", "slow", "device_lost", "link_slow", "link_lost"]
 
 LIFE: tuple[FaultKind, ...] = ("lost", "reclaimed", "drain", "join", "device_lost")
-"""Kinds by which replicas come and go."""
+"""The kinds of faults and joins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that happens to a replica at `at_s` after the start of the run.
+    """An event of a replica at `at_s` after the start of the run.
 
     lost: gone at once, with its queue and KV.  reclaimed: drains from `at_s`, gone after `notice_s`.
     drain: takes no new requests and leaves when empty.  join: a replica that was absent until then, or gone, starts.
@@ -235,7 +235,7 @@ class Cluster:
 
     `link_bw` (bytes/s one way per replica) and `link_latency_s` carry KV between replicas; 0 takes the device's
     scale-out figure times the devices of the replica, and a pool may have a `link_bw` of its own.  fault_rates: of
-    faults that are drawn by the run's seed, beside the `faults` that are given.
+    faults that are drawn by the run's seed, in addition to the given `faults`.
     """
 
     pools: tuple[Pool, ...]
@@ -246,7 +246,7 @@ class Cluster:
 
     @property
     def absent(self) -> set[int]:
-        """Replicas that are not there at the start: the first that happens to them is that they join."""
+        """Replicas that are absent at the start: the first event of theirs is that they join."""
         first: dict[int, Fault] = {}
         for fault in sorted(self.faults, key=lambda fault: fault.at_s):
             if fault.kind in LIFE:
@@ -255,7 +255,7 @@ class Cluster:
 
     @property
     def returning(self) -> set[int]:
-        """Replicas that come again after they were gone, as far as the faults given say."""
+        """Replicas that return after they were lost, by the given faults."""
         joins = [fault.replica for fault in self.faults if fault.kind == "join"]
         for replica in self.absent:
             joins.remove(replica)
@@ -277,7 +277,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Slo:
-    """The service level asked for, in seconds; a request meets it when it meets every part given.
+    """The service level objective, in seconds; a request meets it when it meets every part given.
 
     program_s: from the first arrival of its program to its last end; all requests of a program meet it or none.
     """
@@ -290,7 +290,7 @@ class Slo:
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """How the control side learns of its replicas: reports every `period_s` (0: before each decision), `delay_s` late.
+    """The control side's knowledge of its replicas: reports every `period_s` (0: before each decision), `delay_s` late.
 
     in_flight: its own dispatches count at once, not only when a report shows them.
     prefix: what it knows of prefix caches: `own` (an index of what it sent where), `reported` (the replicas' caches
@@ -306,7 +306,7 @@ class Belief:
 
 
 class ReplicaSpec(NamedTuple):
-    """What the control side is told of a replica beforehand.
+    """The control side's prior knowledge of a replica.
 
     model: index of the model that it serves (-1: whatever is asked).  capacity_tokens: the longest request it can hold.
     cache_tokens: room of its prefix cache.  up: whether it serves from the start.  blocks: of its KV cache.
@@ -314,7 +314,7 @@ class ReplicaSpec(NamedTuple):
     link_bw, link_latency_s: of its link to the others, bytes/s (0: unknown, and not counted) and seconds.
     pool: the index of its pool, -1 for one that no scaler decides on.
     decode_rate: output tokens per second of one request that decodes alone.
-    returns: another will take its place when it is gone.
+    returns: another will take its place when it is lost.
     tenants: whose requests it serves alone, as `Pool.tenants`.
     """
 
@@ -335,7 +335,7 @@ class ReplicaSpec(NamedTuple):
 
 
 class PoolSpec(NamedTuple):
-    """What the control side is told of a pool beforehand: a name, how many replicas it has and how many it may have.
+    """The control side's prior knowledge of a pool: a name, how many replicas it has and how many it may have.
 
     warm: pre-warmed slots that it has.  start_s: the typical seconds until a new replica serves, 0 for unknown; a
     pre-warmed one takes `warm_start_s`.

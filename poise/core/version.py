@@ -1,4 +1,4 @@
-"""The version of Poise that is installed."""
+"""The installed version of Poise."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 
 @cache
 def version() -> str:
-    """As the package's metadata states it, read when it is first asked for: that takes 20 ms."""
+    """As in the package's metadata, read on first use: that takes 20 ms."""
     from importlib import metadata
 
     return metadata.version("poise")

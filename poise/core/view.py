@@ -1,4 +1,4 @@
-"""What policies may read, as protocols; nothing here may be changed by a policy."""
+"""The read-only views of policies, as protocols; a policy may change nothing here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REPORTED = ("tokens", "queued_tokens", "waiting", "running", "free_blocks")
 """Columns that the control side knows from reports; `requests` joins them where dispatches in flight do not count."""
 
 COLUMNS = ("requests", *REPORTED, "cached_tokens", "flights")
-"""All that a policy may name in its `needs`."""
+"""All names allowed in a policy's `needs`."""
 
 
 class InFlightView(Protocol):
@@ -31,7 +31,7 @@ class InFlightView(Protocol):
 
 
 class ClusterView(Protocol):
-    """What the control side knows of its replicas: columns over replicas, indexed by dense id.
+    """The control side's view of its replicas: columns over replicas, indexed by dense id.
 
     Instants are picoseconds. A router reads only the columns that its `needs` names; the others may be out of date.
     """
@@ -78,17 +78,17 @@ class ClusterView(Protocol):
 
     @property
     def measured_at(self) -> Sequence[int]:
-        """The instant at which each replica was last measured, 0 for never: what is old is uncertain, not zero."""
+        """The instant at which each replica was last measured, 0 for never: old values are uncertain, not zero."""
         ...
 
     @property
     def total_blocks(self) -> Sequence[int]:
-        """KV blocks that each replica has; known beforehand, like the three below, and no part of `needs`."""
+        """KV blocks of each replica; known beforehand, like the three below, and not in `needs`."""
         ...
 
     @property
     def loans(self) -> Mapping[tuple[int, int], int]:
-        """KV blocks lent, by debtor and creditor; known from what was told, and no part of `needs`."""
+        """KV blocks lent, by debtor and creditor; known from events, and not in `needs`."""
         ...
 
     @property
@@ -106,7 +106,7 @@ class ClusterView(Protocol):
         ...
 
     def flights(self, replica: int) -> Sequence[InFlightView]:
-        """What was sent to `replica` and has not ended, in order of dispatch; declare `flights` in `needs`."""
+        """The requests sent to `replica` that have not ended, in order of dispatch; declare `flights` in `needs`."""
         ...
 
     def able(self, request: RequestView) -> Sequence[int]:
@@ -129,7 +129,7 @@ class ClusterView(Protocol):
 class PoolView(Protocol):
     """A pool of equal replicas, which may grow and shrink between its bounds.
 
-    wanted: replicas that it was last told to have, `warm` its pre-warmed slots.  start_s, warm_start_s: the typical
+    wanted: its target size in replicas, `warm` its pre-warmed slots.  start_s, warm_start_s: the typical
     seconds until a new replica serves, 0 for unknown.  serving: the replicas that take requests now, in order.
     held: requests that wait at the gateway and that it could take.
     group: the first pool that serves the same requests (of the same model and tenants), by index; its own if none does.
@@ -148,7 +148,7 @@ class PoolView(Protocol):
 
 
 class FleetView(ClusterView, Protocol):
-    """What a scaler may read: the columns that its `needs` names, and the pools."""
+    """The view of scalers: the columns in `needs`, and the pools."""
 
     @property
     def pools(self) -> Sequence[PoolView]:
@@ -167,7 +167,7 @@ class FleetView(ClusterView, Protocol):
 
 
 class SequenceView(Protocol):
-    """One request inside an engine: what it asked, and how far it is.
+    """One request inside an engine: its attributes and its progress.
 
     tool: which tool its answer calls, where that is known; no policy reads it before the request has ended.
     pinned: whether KV of its session was pinned here when it arrived.  preemptions: how often it gave way here.
@@ -200,7 +200,7 @@ class LaneView(Protocol):
 
     prefilling: running requests whose prompt is not computed, in order of admission.
     decoding: how many requests are in their decode phase on this lane.  running: requests on all lanes.
-    preempted: whether room for this step had to be made by preemption (vLLM then admits nobody).
+    preempted: whether room for this step had to be made by preemption (vLLM then admits no request).
     model_layers: layers of the model, for layer ranges.
     """
 
@@ -270,7 +270,7 @@ class LaneView(Protocol):
         ...
 
     def room(self, blocks: int) -> bool:
-        """Whether `blocks` KV blocks are free or evictable, beside what this step's decodes take."""
+        """Whether `blocks` KV blocks are free or evictable, besides those that this step's decodes take."""
         ...
 
     @property
@@ -280,7 +280,7 @@ class LaneView(Protocol):
 
     @property
     def free_blocks(self) -> int:
-        """KV blocks that are free or evictable, beside what this step's decodes take."""
+        """KV blocks that are free or evictable, besides those that this step's decodes take."""
         ...
 
     @property
@@ -289,9 +289,9 @@ class LaneView(Protocol):
         ...
 
     def predict(self, chunks: Sequence[Chunk], decodes: int = ALL, context: int = 0, share: float = 0.0) -> int:
-        """Picoseconds of a step with `chunks` of prompts beside decodes, by the cost model; nothing is begun.
+        """Picoseconds of a step with `chunks` of prompts and decodes, by the cost model; nothing is begun.
 
-        decodes: ALL for those of this lane as they stand, NONE, or so many that read `context` KV tokens together.
+        decodes: ALL for those of this lane as they are, NONE, or a number that reads `context` KV tokens together.
         share: SM share, 0 for the lane's own.
         """
         ...

@@ -1,4 +1,4 @@
-"""Trees that hold one list or mapping in several places, as YAML's aliases make them: how much that is, written out."""
+"""The size of a tree with shared parts, as YAML's aliases make them, when it is written out."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def padded(decodes: int, sizes: Sequence[tuple[int, int]]) -> int:
 
 
 class Captured(EstimatorWrapper):
-    """Decodes without prompts beside them cost what the next larger captured batch costs, but read their own KV.
+    """Decodes without prompts in their step cost what the next larger captured batch costs, but read their own KV.
 
     ranks: of attention, or stages, each of which runs a graph of its part of the decodes.  row_s: the inner
     estimator's host time of a sequence, which rows in excess have none of.

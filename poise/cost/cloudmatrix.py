@@ -57,9 +57,9 @@ def tpot_s(point: Decode) -> float:
 
 
 def exchange_s(kind: str, ranks: int) -> float:
-    """Seconds of `dispatch` or `combine` over so many ranks: the published ends, 8 and 256, joined in log ranks.
+    """Seconds of `dispatch` or `combine` over `ranks` ranks: the published ends, 8 and 256, joined in log ranks.
 
-    Beyond 256 the line goes on, as to the 320 of a decode instance; below 8 nothing was published.
+    Beyond 256 the line continues, as to the 320 of a decode instance; below 8 nothing was published.
     """
     if kind not in _ENDS:
         raise UserError(f"{kind!r} is no exchange; give one of {', '.join(_ENDS)}")

@@ -1,4 +1,4 @@
-"""The coefficients of one lane: all that a step's cost needs to know of pool, layout and efficiencies, in picoseconds.
+"""The coefficients of one lane: all inputs of a step's cost from pool, layout and efficiencies, in picoseconds.
 
 Work is that of one device; ranks of a replica are taken as equally loaded (mean field). A pipeline adds its stages up.
 """
@@ -60,7 +60,7 @@ class Coefficients:
     scan: float
 
     def beside(self, tokens: float) -> tuple[float, float, float]:
-        """Decode attention takes as long beside a chunk as alone."""
+        """Decode attention takes as long with a chunk as alone."""
         return self.decoding(tokens)
 
     def layer(self, tokens: float) -> float:

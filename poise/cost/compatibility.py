@@ -1,19 +1,14 @@
-"""Which terms of a cost go beside one another, and in which order, by what each of them says of itself.
+"""Which terms of a cost can be combined, and in which order, by what each of them declares.
 
-`poise.cost.term.Term` names what a term may say. The rules know no term by name.
+`poise.cost.term.Term` lists the declarations. The rules name no term.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from poise.core.errors import ScenarioError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from poise.cost.term import Over, Term
 
 TAKEN = {
     "prompts": "how prompts are computed",
@@ -24,20 +19,20 @@ TAKEN = {
 """What a term may take into its own hands."""
 
 
-def check_terms(terms: Sequence[Term | Over]) -> None:
+def check_terms(terms: Sequence[object]) -> None:
     """Raise ScenarioError for two terms that exclude one another, or whose order lets one of them go unheard."""
     for one, two in combinations(terms, 2):
         _check_apart(one, two)
         _check_order(one, two)
 
 
-def _check_apart(one: Term | Over, two: Term | Over) -> None:
+def _check_apart(one: object, two: object) -> None:
     """Neither order would do."""
     names = f"{type(one).__name__} and {type(two).__name__}"
     both = sorted({*getattr(one, "hides", ())} & {*getattr(two, "hides", ())})
     if both:
         raise ScenarioError(f"terms {names} both hide the time of {', '.join(both)}; keep one of them")
-    taken = [said for part, said in TAKEN.items() if part in _takes(one) and part in _takes(two)]
+    taken = [text for part, text in TAKEN.items() if part in _takes(one) and part in _takes(two)]
     if taken:
         raise ScenarioError(f"terms {names} both say {' and '.join(taken)}; keep one of them")
     for over, other in ((one, two), (two, one)):
@@ -45,7 +40,7 @@ def _check_apart(one: Term | Over, two: Term | Over) -> None:
             raise ScenarioError(f"terms {names}: {_lost(over, other)}; keep one of them")
 
 
-def _check_order(one: Term | Over, two: Term | Over) -> None:
+def _check_order(one: object, two: object) -> None:
     """The other order would do."""
     before, behind = type(one).__name__, type(two).__name__
     if hasattr(one, "over"):
@@ -60,15 +55,15 @@ def _check_order(one: Term | Over, two: Term | Over) -> None:
         )
 
 
-def _takes(term: Term | Over) -> set[str]:
+def _takes(term: object) -> set[str]:
     return {*getattr(term, "takes", ())}
 
 
-def _drops(one: Term | Over, two: Term | Over) -> bool:
-    """Whether `one`, asked later, counts KV blocks anew that `two` has counted."""
+def _drops(one: object, two: object) -> bool:
+    """Whether `one`, applied later, counts again KV blocks that `two` has counted."""
     return "KV" in _takes(one) and hasattr(two, "held")
 
 
-def _lost(one: Term | Over, two: Term | Over) -> str:
+def _lost(one: object, two: object) -> str:
     """What would come of that."""
     return f"{type(one).__name__} counts KV blocks by itself, without what {type(two).__name__} takes of them"

@@ -55,7 +55,7 @@ class Throughputs(NamedTuple):
 class CrossSite:
     """remote, local: prefill instances here and there.  decode: requests per second that all decode instances carry.
 
-    remote_s, local_s: seconds of a prompt of so many tokens.  kv_bytes: of its cache.  link: bytes per second.
+    remote_s, local_s: seconds of a prompt by its tokens.  kv_bytes: of its cache.  link: bytes per second.
     """
 
     lengths: Lengths

@@ -26,7 +26,7 @@ def groups(segments: int, layers: int) -> Iterator[int]:
 
 
 def sequential_s(segments: int, layers: int, cell_s: Callable[[int], float]) -> float:
-    """Seconds cell by cell; `cell_s` of so many cells at once."""
+    """Seconds cell by cell; `cell_s` by the number of cells at once."""
     return segments * layers * cell_s(1)
 
 
@@ -72,7 +72,7 @@ class Cells:
         return (k.layer(tokens) - k.fixed + attention) / SECOND
 
     def grouped_s(self, cells: int, reached: float = 1.0) -> float:
-        """Seconds of so many cells at once.
+        """Seconds of `cells` cells at once.
 
         reached: the part of a device's rate that a single cell reaches, as small products leave processors idle; the
         rest is what grouping gains, up to 1/reached cells.

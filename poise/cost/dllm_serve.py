@@ -1,6 +1,6 @@
 """Serving diffusion models: steps that recompute a whole sequence and steps that compute one block share a device.
 
-dLLM-Serve (arXiv 2512.17077). A request denoises block by block; every so many steps it refreshes the KV of its whole
+dLLM-Serve (arXiv 2512.17077). A request denoises block by block; at regular steps it refreshes the KV of its whole
 sequence, which arithmetic binds, and in between it reuses that KV and computes the current block alone, which memory
 binds. Logits of all positions would fill memory; computed in parts under a cap, they leave it to requests.
 """
@@ -59,7 +59,7 @@ class Running:
 
 
 class Composer(Protocol):
-    """Chooses who takes part in a step."""
+    """Choose the requests of a step."""
 
     def compose(self, running: Sequence[Running], budget: int) -> list[Running]:
         """Some of `running`, which are in the order of their arrival; at least one."""
@@ -67,7 +67,7 @@ class Composer(Protocol):
 
 
 class Aligned:
-    """All together: nobody goes on until all of a batch can, so that refreshes fall on one step (static batches)."""
+    """All together: no request continues until all of a batch can, so refreshes fall on one step (static batches)."""
 
     def compose(self, running: Sequence[Running], budget: int) -> list[Running]:
         """Those that have done the fewest steps within their refresh, as many as there are."""
@@ -122,7 +122,7 @@ def serve(
 ) -> Served:
     """Play requests, which are in order of arrival, on one device.
 
-    budget: tokens of a step.  static: nobody joins before a whole batch has ended.
+    budget: tokens of a step.  static: none joins before a whole batch has ended.
     """
     ends: dict[int, float] = {}
     waiting = list(range(len(requests)))

@@ -60,7 +60,7 @@ class Drafted(EstimatorWrapper):
         self.launch = draft_s * SECOND
 
     def step(self, shape: StepShape) -> Piece:
-        """The part of a pass that brings each decode one token; prompts beside it cost what they did."""
+        """The part of a pass that yields each decode one token; prompts with it keep their cost."""
         if not shape.decodes:
             return self.inner.step(shape)
         alone = shape._replace(chunks=())

@@ -1,4 +1,4 @@
-"""An estimator around another: as the other in everything but what a subclass says."""
+"""An estimator that wraps another and delegates everything that a subclass does not override."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def scaled(piece: Piece, factor: float) -> Piece:
 
 
 def longer(piece: Piece, duration: float) -> Piece:
-    """A piece and those behind it, so many picoseconds longer (shorter below 0), and no less than 1."""
+    """A piece and those behind it, lengthened by picoseconds (shortened below 0), and no less than 1."""
     then = None if piece.then is None else longer(piece.then, duration)
     return piece._replace(base=max(piece.base + round(duration), 1), then=then)
 
@@ -33,11 +33,11 @@ class EstimatorWrapper:
         return self.inner.step(shape)
 
     def kv_bytes(self, tokens: int) -> int:
-        """Bytes of KV of so many tokens."""
+        """Bytes of KV of `tokens` tokens."""
         return self.inner.kv_bytes(tokens)
 
     def swap(self, kv_bytes: int, runs: int = 0) -> int:
-        """Picoseconds to move so many bytes to or from host memory."""
+        """Picoseconds to move the bytes to or from host memory."""
         return self.inner.swap(kv_bytes, runs)
 
     @property
@@ -46,9 +46,9 @@ class EstimatorWrapper:
         return getattr(self.inner, "store", None)
 
     def after_loss(self, lost: int) -> float | None:
-        """What the inner one says of the loss of so many devices."""
+        """The inner estimator's slowdown after the loss of devices."""
         return after_loss(self.inner, lost)
 
     def describe(self) -> dict[str, object]:
-        """What the inner one says of itself."""
+        """The inner estimator's description."""
         return self.inner.describe()

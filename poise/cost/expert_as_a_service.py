@@ -2,7 +2,7 @@
 
 Expert-as-a-Service (arXiv 2509.17863). A server that is lost takes its part of the experts' capacity along until
 another one is there, while copies on other servers serve its experts; a group with its experts spread over all ranks
-stands still until it has started again. Servers come and go one by one, groups whole.
+stops until it has started again. Servers join and leave one by one, groups whole.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Pools:
             raise UserError(f"copies {self.copies} of an expert on {self.servers} servers; give 1 up to as many")
 
     def rate(self, lost: int = 0) -> float:
-        """Tokens per second with so many servers lost: of the slower pool, and none once an expert may have no server.
+        """Tokens per second with `lost` servers lost: of the slower pool, and none once an expert may have no server.
 
         Clients send a lost server's tokens to the copies, evenly over those that are left.
         """
@@ -70,7 +70,7 @@ def served(pools: Pools, outages: Sequence[Outage], offered: float, until_s: flo
 
 
 def served_whole(rate: float, outages: Sequence[Outage], offered: float, until_s: float) -> float:
-    """The same for a group that stands still while any of its devices is lost."""
+    """The same for a group that stops while any of its devices is lost."""
     rates = [(at, 0.0 if lost_at(outages, at) else rate) for at in edges(outages, until_s)]
     return _served(rates, offered, until_s)
 

@@ -32,11 +32,11 @@ class Share(NamedTuple):
     sent: float
 
     def computed(self, tokens: float) -> float:
-        """Experts of so many tokens: the larger of arithmetic and of reading those that are touched."""
+        """Experts' time for `tokens` tokens: the larger of arithmetic and of reading the experts in use."""
         return self.fixed + max(self.token * tokens, self.weights * (1 - float(self.miss**tokens)))
 
     def hops(self, tokens: float) -> float:
-        """Dispatch and combine of so many tokens."""
+        """Dispatch and combine of `tokens` tokens."""
         return self.sent_fixed + self.sent * tokens
 
 
@@ -75,7 +75,7 @@ class Clients(RooflineEstimator):
         return replace(k, fixed=fixed, linear=k.linear - line.per_byte_s * SECOND)
 
     def cut(self, tokens: float, parts: int, share: float) -> float:
-        """Picoseconds that a layer takes longer with so many tokens of all clients in equal parts."""
+        """Picoseconds added to a layer by tokens of all clients in equal parts."""
         k, rank = self._lane(share), max(1.0, tokens / self.pool.data)
         return parts * k.layer(rank / parts) - k.layer(rank)
 
@@ -86,7 +86,7 @@ class Clients(RooflineEstimator):
 
 
 def alone(pool: Pool, clients: int) -> Pool:
-    """So many attention clients of `pool`: data ranks of its model whose routed experts weigh nothing."""
+    """Attention clients of `pool`: data ranks of its model whose routed experts weigh nothing."""
     moe = pool.model.moe
     assert moe is not None
     return replace(pool, model=replace(pool.model, moe=replace(moe, ffn=0, bias=0)), data=clients, expert=1)

@@ -26,7 +26,7 @@ COEFFICIENTS = ("step_s", "prompt_token_s", "pair_s", "sequence_s", "kv_token_s"
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A step takes `step_s`, and beside it: `prompt_token_s` for each prompt token computed, `pair_s` for each query
+    """A step takes `step_s`, plus `prompt_token_s` for each prompt token computed, `pair_s` for each query
     and key of theirs that meet, `sequence_s` for each decoding request, `kv_token_s` for each KV token that decodes
     read. Seconds, none negative.
 
@@ -100,19 +100,19 @@ class FittedEstimator:
 
 def save_fitted(cost: Fitted, path: str | Path) -> None:
     """Write a recipe as JSON, for `cost: {fitted: FILE}` of a scenario."""
-    told = {"kind": KIND, "schema": SCHEMA, "coefficients": cost.coefficients, **cost.about}
-    Path(path).write_text(json.dumps(told, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    saved = {"kind": KIND, "schema": SCHEMA, "coefficients": cost.coefficients, **cost.about}
+    Path(path).write_text(json.dumps(saved, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def load_fitted(path: str | Path) -> Fitted:
     """Read a recipe back; ScenarioError for a file that holds none."""
     cure = "give a file that `poise calibrate` wrote"
-    told = load_saved(path, KIND, SCHEMA, "is no fitted cost", cure)
-    numbers = told.pop("coefficients", None)
+    saved = load_saved(path, KIND, SCHEMA, "is no fitted cost", cure)
+    numbers = saved.pop("coefficients", None)
     known = {each.name for each in fields(Fitted)} - {"about"}
     if not isinstance(numbers, dict) or set(numbers) - known or {"step_s", "prompt_token_s"} - set(numbers):
         raise ScenarioError(f"{path}: its coefficients are not {', '.join(COEFFICIENTS)}; {cure}")
     for name, value in numbers.items():
         if not isinstance(value, int | float) or isinstance(value, bool) or not (isfinite(value) and value >= 0):
             raise ScenarioError(f"{path}: coefficients.{name}: {value!r} must be a number of at least 0; {cure}")
-    return Fitted(**numbers, about=told)
+    return Fitted(**numbers, about=saved)

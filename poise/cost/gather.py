@@ -1,4 +1,4 @@
-"""What the operators of one pool take by measured tables, asked once when its costs are built."""
+"""Operator times of one pool from measured tables, looked up once when its costs are built."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FRAMEWORKS = {"vllm": "vllm", "sglang": "sglang", "tensorrt": "trtllm", "trt": "
 
 
 def framework(engine: str) -> str:
-    """The name by which tables know an engine, however it is spelt; itself where they do not."""
+    """The tables' name of an engine in any spelling; itself where they have none."""
     spelt = "".join(letter for letter in engine.lower() if letter.isalnum())
     return next((name for start, name in FRAMEWORKS.items() if spelt.startswith(start)), engine)
 
@@ -66,7 +66,7 @@ def weights_format(device: Device, weights: str) -> str:
 
 
 def lane_device(device: Device, share: float, serial: float) -> Device:
-    """What is left of a device for a lane with `share` of its SMs: so much arithmetic, more of the bandwidth."""
+    """A device's rates for a lane with `share` of its SMs: that share of arithmetic, more of the bandwidth."""
     if share == 1.0:
         return device
     peaks = {name: getattr(device, name) * share for name in ("bf16_flops", "fp8_flops", "int8_ops", "fp4_flops")}
@@ -74,7 +74,7 @@ def lane_device(device: Device, share: float, serial: float) -> Device:
 
 
 class Gather:
-    """Asks the tables for one pool: all seconds."""
+    """Table look-ups for one pool, all in seconds."""
 
     def __init__(self, pool: Pool, use: Efficiencies, tables: Tables, device: Device, share: float) -> None:
         self.pool, self.model, self.use, self.tables, self.device = pool, pool.model, use, tables, device
@@ -185,7 +185,7 @@ class Gather:
         return [each for each in found if each[0] > 0 and each[1] > 0 and each[2] > 0]
 
     def _module(self) -> Callable[[float], float] | None:
-        """Seconds of what stands around the kernel of DeepSeek-V3's latent attention, by tokens: projections, norms,
+        """Seconds of the operations around the kernel of DeepSeek-V3's latent attention, by tokens: projections, norms,
         rotation and writing of the cache, as the engine itself was measured with them; None where it was not.
 
         The whole over prompts short enough for the kernel to count least, less the kernel.
@@ -235,9 +235,9 @@ class Gather:
     def _dispatches(self) -> bool:
         """Whether tokens go only to the ranks of their experts, so that a kernel sees none that are meant for others.
 
-        vLLM and SGLang gather all tokens on every rank unless they are told otherwise (`all2all_backend`,
-        `moe-a2a-backend`). Published recipes tell SGLang so where experts spread over hosts that one scale-up domain
-        joins, and nearly nowhere else (NVIDIA/srt-slurm, 2026-04).
+        vLLM and SGLang gather all tokens on every rank unless configured otherwise (`all2all_backend`,
+        `moe-a2a-backend`). Published recipes configure SGLang so where experts spread over hosts that one scale-up
+        domain joins, and nearly nowhere else (NVIDIA/srt-slurm, 2026-04).
         """
         pool = self.pool
         if pool.expert == 1 or pool.data == 1 or self._framework == "vllm":

@@ -81,7 +81,7 @@ class Grid:
 
 
 def rising(grid: Grid, along: Sequence[bool]) -> Grid:
-    """`grid` made monotone along the axes that are asked for, one after another.
+    """`grid` made monotone along the given axes, one after another.
 
     Each line is replaced by the nearest that rises (isotonic regression: Barlow, Bartholomew, Bremner and Brunk,
     "Statistical inference under order restrictions", 1972). Regression keeps the order of lines, so that what rose

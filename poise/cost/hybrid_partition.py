@@ -25,7 +25,7 @@ Aim = Literal["latency", "throughput"]
 
 
 class Stage(NamedTuple):
-    """So many layers on the devices from `first` to before `last`."""
+    """`layers` layers on the devices in [first, last)."""
 
     layers: int
     first: int
@@ -81,14 +81,14 @@ class Hybrid:
         _, stages = shortest(layers, 0)
         if not stages:
             raise CapacityError(f"{self.pool.model.name} fits no cut of {len(self.devices)} devices; give more of them")
-        return self.told(stages)
+        return self.evaluated(stages)
 
     def uniform(self, tensor: int) -> Partition:
         """Stages of equal tensor groups, with layers as equal as can be; infinite times where one does not fit."""
         count = len(self.devices) // tensor
         layers = self.pool.model.layers
         cuts = [layers * at // count for at in range(count + 1)]
-        return self.told([Stage(cuts[at + 1] - cuts[at], at * tensor, (at + 1) * tensor) for at in range(count)])
+        return self.evaluated([Stage(cuts[at + 1] - cuts[at], at * tensor, (at + 1) * tensor) for at in range(count)])
 
     def sized(self, sizes: Sequence[int]) -> Partition:
         """Stages of tensor groups of these sizes, in order, with the layers that leave the slowest the least to do;
@@ -101,12 +101,12 @@ class Hybrid:
             each = [self.stage_s(stage) for stage in longer]
             place = each.index(min(each))
             stages[place] = longer[place]
-        found = self.told(stages)
+        found = self.evaluated(stages)
         if found.slowest_s == inf:
             raise CapacityError(f"{self.pool.model.name} fits no cut into {found.name}; give more or larger devices")
         return found
 
-    def told(self, stages: Sequence[Stage]) -> Partition:
+    def evaluated(self, stages: Sequence[Stage]) -> Partition:
         """Stages with their times."""
         each = [self.stage_s(stage) for stage in stages]
         return Partition(tuple(stages), sum(each), max(each))
@@ -140,7 +140,7 @@ def _works(pool: Pool) -> Works:
 
 
 def _slowest(group: Sequence[Device]) -> Device:
-    """A device that stands for each of a group: the least of every figure."""
+    """The representative device of a group: the least of every figure."""
     figures = ("bf16_flops", "fp8_flops", "int8_ops", "fp4_flops", "memory_bw", "memory_bytes", "host_bw", "scaleup_bw")
     least = {name: min(getattr(each, name) for each in group) for name in figures}
     return replace(group[0], **least, scaleup_domain=min(each.scaleup_domain for each in group))

@@ -1,7 +1,7 @@
 """Infinite-LLM: the KV of a long request lies at several instances, each of which computes its part of the attention.
 
 Infinite-LLM (arXiv 2401.02669), decoding alone: the KV of prompts comes from elsewhere, to wherever it is to lie. An
-instance steps by itself; a step takes what its batch and the KV tokens that it reads take, whoever they belong to, and
+instance steps by itself; a step takes the time of its batch and of the KV tokens that it reads, its own or lent, and
 where KV of its own is elsewhere at least what that holder reads of it, and `hop_s` for queries and partial results.
 
 This is for what the simulator does not have: requests longer than the memory of one instance, and KV that moves in the
@@ -25,18 +25,18 @@ from typing import NamedTuple, Protocol
 from poise.core.errors import UserError
 
 StepSeconds = Callable[[int, float], float]
-"""Seconds of a step of so many decodes over so many KV tokens: non-attention by the batch, attention by Σ length."""
+"""Seconds of a step from its decodes and KV tokens: non-attention by the batch, attention by Σ length."""
 
 FREE_MOVE = 16
 """KV tokens that move in a decode step for nothing."""
 MOVE_COST = 0.086 / 16
 """The part of a step that each further token takes."""
 SEEN = 32
-"""Requests of a queue whose mean length is told."""
+"""Requests at the head of a queue whose mean length is reported."""
 
 
 class Told(NamedTuple):
-    """What an instance tells a planner; the fields are those of `poise.policies.kit.lending.Status`."""
+    """An instance's report to a planner; the fields are those of `poise.policies.kit.lending.Status`."""
 
     batch: int
     used: int
@@ -48,7 +48,7 @@ class Told(NamedTuple):
 
 
 class Planner(Protocol):
-    """Who is to ask whom for how much."""
+    """Loans to request: debtor, creditor and tokens."""
 
     def plan(self, table: Sequence[Told]) -> Sequence[tuple[int, int, int]]:
         """Debtor, creditor and KV tokens of each loan of one round."""
@@ -120,8 +120,8 @@ class Instance:
 
 @dataclass(slots=True)
 class Outcome:
-    """tokens_per_s: output tokens after the warm-up.  ended_s: when the last was made.  loans, refused: how often a
-    creditor was asked, and refused.  longest: tokens of the longest request that was decoded to its end."""
+    """tokens_per_s: output tokens after the warm-up.  ended_s: when the last was made.  loans, refused: number of
+    requests to creditors, and of refusals.  longest: tokens of the longest request that was decoded to its end."""
 
     tokens_per_s: float = 0.0
     ended_s: float = 0.0
@@ -171,7 +171,7 @@ class Cluster:
         return self.outcome
 
     def free(self, place: int) -> int:
-        """KV tokens that an instance has promised to nobody."""
+        """Unreserved KV tokens of an instance."""
         one = self.all[place]
         return self.fleet.capacity - one.own - one.lent
 
@@ -195,7 +195,7 @@ class Cluster:
             heappush(one.running, (head.ends, one.count, head))
 
     def _put(self, place: int, request: Running, creditor: int, tokens: int) -> int:
-        """Let up to so many KV tokens of a request lie at a creditor; how many do."""
+        """Lend up to `tokens` KV tokens of a creditor to a request; return how many."""
         one = self.all[place]
         tokens = max(0, min(tokens, one.credit[creditor]))
         one.credit[creditor] -= tokens
@@ -206,7 +206,7 @@ class Cluster:
         return tokens
 
     def _step(self, place: int) -> float:
-        """Seconds of its next step, and the KV that moves beside it."""
+        """Seconds of its next step, and the KV that moves during it."""
         fleet, one = self.fleet, self.all[place]
         reads = max([one.read + one.hosted, *one.away.values()])
         took = fleet.step_s(len(one.running), reads) + (fleet.hop_s if any(one.away.values()) else 0.0)
@@ -225,7 +225,7 @@ class Cluster:
         return moved
 
     def _commit(self, place: int) -> None:
-        """A token each; who is done leaves, here and wherever its KV lies."""
+        """Add a token to each; finished requests leave, and free their KV everywhere."""
         one = self.all[place]
         one.steps += 1
         one.read += len(one.running)
@@ -241,7 +241,7 @@ class Cluster:
             self.outcome.longest = max(self.outcome.longest, request.length)
 
     def _round(self) -> None:
-        """Void what was not used, tell the planner, and ask for what it says."""
+        """Cancel unused grants, report to the planner, and request the loans that it plans."""
         assert self.planner is not None
         for one in self.all:
             for creditor, tokens in one.credit.items():

@@ -1,4 +1,4 @@
-"""Neighbours on shared machines: performance lost to them, over time and as a predictor would tell it.
+"""Interference on shared machines: performance lost to neighbours over time, true and predicted.
 
 CloudFormer (arXiv 2509.03394) predicts, from 206 metrics of a machine each second, the ratio P of performance alone to
 performance among neighbours, in (0, 1], with a mean absolute error of 7.8 %. The model itself is not here: P is made
@@ -47,10 +47,10 @@ def series(mean: float, spread: float, memory: float, ticks: int, seed: int) -> 
 
 
 def predicted(true: Floats, seed: int, mae: float = MAE) -> Floats:
-    """P as a predictor with this mean absolute error tells it: a normal error of σ = mae·√(π/2), kept in (0, 1]."""
+    """P as predicted with this mean absolute error: a normal error of σ = mae·√(π/2), kept in (0, 1]."""
     error = np.random.default_rng(seed).normal(0.0, mae * sqrt(pi / 2), len(true))
-    told: Floats = (true + error).clip(0.05, 1.0)
-    return told
+    noisy: Floats = (true + error).clip(0.05, 1.0)
+    return noisy
 
 
 @dataclass(frozen=True, slots=True)

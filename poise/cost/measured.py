@@ -16,7 +16,8 @@ class Measured(Efficiencies):
     """Operators take what was measured of them, between measured shapes; outside, a form carries on from the nearest.
 
     tables: a file of `poise calibrate --profiles`; "" takes the one that ships. The efficiencies are the roofline's and
-    serve what tables lack: light kernels, linear attention, hops between stages, experts' exchange, sampler and host.
+    are used where no table exists: light kernels, linear attention, hops between stages, experts' exchange, sampler and
+    host.
 
         Measured().build(pool).step(StepShape(decodes=8, chunks=(Chunk(512, 0),)))
     """

@@ -1,4 +1,4 @@
-"""How many KV blocks a replica has left beside its weights and workspace, and what would fit where nothing is left."""
+"""KV blocks that fit next to a replica's weights and workspace, and what would fit where none do."""
 
 from __future__ import annotations
 
@@ -134,13 +134,13 @@ def _shortage(pool: Pool, request_tokens: int) -> str:
     )
 
 
-def _cure(pool: Pool, asked: Pool, request_tokens: int) -> list[str]:
-    """The smallest tensor degree of at least the asked one at which `pool` fits, in words; empty where none does."""
-    tensor = asked.tensor
+def _cure(pool: Pool, wanted: Pool, request_tokens: int) -> list[str]:
+    """Text with the smallest tensor degree from the given one on at which `pool` fits; empty where none does."""
+    tensor = wanted.tensor
     while tensor <= min(WIDEST_TENSOR, pool.model.heads):
         if _left(replace(pool, tensor=tensor), request_tokens) > 0:
-            parts = [f"tensor {tensor}"] if tensor != asked.tensor else []
-            parts += [f"{pool.weights} weights"] if pool.weights != asked.weights else []
+            parts = [f"tensor {tensor}"] if tensor != wanted.tensor else []
+            parts += [f"{pool.weights} weights"] if pool.weights != wanted.weights else []
             return [" with ".join(parts)]
         tensor *= 2
     return []

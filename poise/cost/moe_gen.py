@@ -2,8 +2,8 @@
 
 MoE-Gen (arXiv 2503.09716). Attention of B requests runs in micro-batches, then every expert once on all its tokens; so
 an expert is fetched for many tokens instead of few. A plan is (B, ω, kept): requests, the part of them whose attention
-runs on the host's CPU beside their KV, and weights kept on the device. A layer takes the longest path through its tasks
-(section on the search), each resource (PCIe, device, CPU) doing one task after another. Routing is uniform.
+runs on the host's CPU next to their KV, and weights kept on the device. A layer takes the longest path through its
+tasks (section on the search), each resource (PCIe, device, CPU) doing one task after another. Routing is uniform.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Offloaded:
         return self.device.bf16_flops * self.host.flops_part
 
     def touched(self, tokens: float) -> float:
-        """Experts of a layer that some of so many tokens go to, in the mean."""
+        """Mean number of a layer's experts that `tokens` tokens use."""
         missed: float = (1 - self.moe.active / self.moe.experts) ** tokens
         return self.moe.experts * (1 - missed)
 
@@ -167,7 +167,7 @@ class Offloaded:
         return self.expert_bytes / self.device.host_bw * self.flops / (2 * self.model.expert_parameters)
 
     def layer(self, decodes: int, chunks: Sequence[Chunk] = (), kept: float = 0.0) -> Layer:
-        """An average layer of one token of each of `decodes` requests, and of prompts beside them."""
+        """An average layer of one token of each of `decodes` requests, and of prompts with them."""
         model, link, part = self.model, self.device.host_bw, self.moe.layers / self.model.layers
         tokens = decodes + sum(each.tokens for each in chunks)
         touched = part * self.touched(tokens) * self.expert_bytes
@@ -202,7 +202,7 @@ class Offloaded:
         return self.model.layers * max(line.at(plan.requests * context) for line in lines)
 
     def prefill_s(self, requests: int, prompt: int, kept: float = 0.0) -> float:
-        """Seconds of the prompts of so many requests, whose KV goes to the host beside them."""
+        """Seconds of the prompts of `requests` requests, whose KV goes to the host meanwhile."""
         lines = self.layer(0, [Chunk(prompt, 0)] * requests, kept).lines(0.0)
         return self.model.layers * max(line.at(0) for line in lines)
 
@@ -211,21 +211,21 @@ class Offloaded:
         return self.model.layers * max(line.at(requests * context) for line in self.layer(requests).alone())
 
     def device_tokens(self) -> float:
-        """Tokens whose KV fits the device beside one layer's weights: at least a tenth of its memory."""
+        """Tokens whose KV fits the device next to one layer's weights: at least a tenth of its memory."""
         free = 0.9 * self.device.memory_bytes - self.dense_bytes - self.moe.experts * self.expert_bytes
         return max(free, 0.1 * self.device.memory_bytes) / self._token_bytes()
 
     def host_tokens(self, sequences: int = 0) -> float:
-        """Tokens whose KV fits the host beside all weights and the constant states of `sequences`; 0 or less: none."""
+        """Tokens whose KV fits the host next to all weights and the constant states of `sequences`; 0 or less: none."""
         taken = self.model.weight_bytes(self.weights) + sequences * self.model.state_bytes
         return (self.host.memory - taken) / self._token_bytes()
 
     def model_batch(self, context: int) -> int:
-        """Requests whose KV fits the device beside one layer's weights."""
+        """Requests whose KV fits the device next to one layer's weights."""
         return max(1, int(self.device_tokens() / context))
 
     def host_batch(self, context: int) -> int:
-        """Requests whose KV fits the host beside all weights."""
+        """Requests whose KV fits the host next to all weights."""
         return max(1, int(self.host_tokens() / context))
 
     def best(self, context: int, shares: Iterable[float] = SHARES) -> Plan:

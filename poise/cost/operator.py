@@ -48,7 +48,7 @@ FORMATS: dict[str, Format] = {
 """Formats as profiles name them; `_wo`: weights only, computed in BF16; block scales are left out of the bytes."""
 
 TILE = 16
-"""Attention kernels compute at least so many queries of a sequence at once, over at least so many keys."""
+"""The least queries of a sequence that attention kernels compute at once, and the least keys."""
 
 Work = Callable[..., tuple[Any, Any]]
 

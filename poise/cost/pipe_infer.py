@@ -34,7 +34,7 @@ class Stream:
             raise UserError(f"acceptance {self.acceptance} is no chance below 1; give 0 up to 1")
 
     def in_stage_s(self, tokens: int) -> float:
-        """Seconds of a run of so many tokens in one stage."""
+        """Seconds of a run of `tokens` tokens in one stage."""
         return self.stage_s * (1 + self.grows * (tokens - 1))
 
     def through_s(self, tokens: int) -> float:

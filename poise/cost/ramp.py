@@ -83,7 +83,7 @@ class Surface:
 
 
 class Latent:
-    """Latent prefill attention, as `Surface` is asked: by the prompt that would have as many query-key pairs."""
+    """Latent prefill attention in coordinates of `Surface`: by the prompt that would have as many query-key pairs."""
 
     __slots__ = ("_heads", "_slice", "floor")
 

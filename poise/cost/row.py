@@ -2,7 +2,7 @@
 
 POLCA (arXiv 2308.12908), section 6: a row's budget is that of `rated` servers; `servers` of them draw from it. Power
 above idle falls with the clock; a command takes effect `delay_s` after it was given; beyond the budget a brake slows
-every device at once, which is what oversubscription must never come to.
+every device at once, which oversubscription must avoid.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from poise.core.power import Power
 class Row:
     """servers: that there are.  rated: that the budget is for.  low: part of them with low priority.
     floor: power of an idle server over its rated power (half of a server is its devices, idle at a fifth; of the
-    other half 0.6 is drawn always: ours).  prompts: part of the power above idle that goes into prompts, which last
+    other half 0.6 is always drawn: ours).  prompts: part of the power above idle that goes into prompts, which last
     longer at a lower clock (ours).
     tick_s: between readings (2 s).  delay_s: of a command (up to 40 s).
     """
@@ -47,7 +47,7 @@ class Row:
     def play(self, load: Sequence[float], knob: Cap | None = None) -> Played:
         """Play a load: the power of a server over its rated power, uncapped, one value a tick, at least `floor`."""
         pending: list[tuple[float, tuple[float, float]]] = []
-        clocks = asked = (1.0, 1.0)
+        clocks = commanded = (1.0, 1.0)
         powers: list[float] = []
         spent: dict[tuple[float, float], int] = {}
         brakes, commands, over = 0, 0, False
@@ -60,10 +60,10 @@ class Row:
             spent[clocks] = spent.get(clocks, 0) + 1
             brakes += power > 1 and not over
             over = power > 1
-            wanted = asked if knob is None else knob.cap(power, now)
-            if wanted != asked:
-                asked, commands = wanted, commands + 1
-                pending.append((now + self.delay_s, asked))
+            wanted = commanded if knob is None else knob.cap(power, now)
+            if wanted != commanded:
+                commanded, commands = wanted, commands + 1
+                pending.append((now + self.delay_s, commanded))
         return Played(powers, brakes, commands, {pair: ticks / max(len(powers), 1) for pair, ticks in spent.items()})
 
     def _power(self, load: float, clocks: tuple[float, float]) -> float:

@@ -46,7 +46,7 @@ class Phases(NamedTuple):
 
 
 def layouts(pool: Pool, devices: int) -> Iterator[Pool]:
-    """`pool` in each tensor × pipeline layout of so many devices that it fits with some room for KV."""
+    """`pool` in each tensor × pipeline layout of its devices that leaves some room for KV."""
     for tensor in (each for each in range(1, devices + 1) if devices % each == 0):
         made = replace(pool, tensor=tensor, pipeline=devices // tensor)
         try:
@@ -88,7 +88,7 @@ class Offline:
     def static(self, pool: Pool) -> float:
         """Requests per second under one layout with chunked prefill, in the steady state.
 
-        Beside n decodes each step has the prompt tokens that n requests bring over their outputs.
+        With n decodes each step has the prompt tokens of n requests, spread over their outputs.
         """
         running, estimator = self.running(pool), self.cost.build(pool)
         new = running * self.load.prompt / self.load.output
@@ -102,7 +102,7 @@ class Offline:
     def seesaw(self, prefill: Pool, decode: Pool) -> Phases:
         """A round: prompts until the host is full, a change, decoding until it is empty, a change back.
 
-        KV leaves beside prefill and comes back beside decoding, so each phase takes the longer of both.
+        KV leaves during prefill and returns during decoding, so each phase takes the longer of both.
         """
         kv = self.load.prompt * prefill.model.kv_bytes_per_token(BITS[prefill.kv])
         requests = self.host_bytes / kv
@@ -116,7 +116,7 @@ class Offline:
         return pool.model.weight_bytes(BITS[pool.weights]) / pool.devices / pool.device.host_bw
 
     def changes(self, requests: int, pool: Pool) -> int:
-        """Changes of layout over so many requests: two a fill of the host."""
+        """Changes of layout over `requests` requests: two for each fill of the host."""
         kv = requests * self.load.prompt * pool.model.kv_bytes_per_token(BITS[pool.kv])
         return 2 * ceil(kv / self.host_bytes)
 

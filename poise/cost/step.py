@@ -1,4 +1,4 @@
-"""The cost of a step: a lane's coefficients applied to a shape, fast enough to be asked at every batch change."""
+"""The cost of a step: a lane's coefficients applied to a shape, fast enough for every batch change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FULL = (1.0, 1.0)
 """The clocks of devices without a power cap."""
 
 Decodes = tuple[float, float, int, int]
-"""Decodes beside chunks: tokens of a rank, their fixed picoseconds, those per KV token and per KV token in a window."""
+"""Decodes with chunks: tokens of a rank, their fixed picoseconds, those per KV token and per KV token in a window."""
 
 
 class Costs(Protocol):
@@ -72,7 +72,7 @@ class Steps:
     chunk that passes the last layer (engines compute a partial prompt's logits too, and drop them). A layer is its
     kernels' fixed times, dense GEMMs, routed experts, attention and communication, none overlapped.
 
-    Approximations, beside those of `Coefficients` and `Shard`:
+    Approximations, besides those of `Coefficients` and `Shard`:
     data: a rank has n/data of the decodes, at least one, and of the chunks 1/data or the longest: all wait for the rank
         that computes it, while its routed experts are spread over all. Each rank has a scheduler of its own, so host
         time grows with its own sequences.
@@ -84,7 +84,7 @@ class Steps:
         over which the passing tokens do not change. A cover of all layers costs the unsplit chunk, with weights and
         host time as often as there are steps.
     power caps: a step with prompt work has the clock that the cap leaves to prompts, one without that of decodes
-        (`poise.core.power`); what decodes read beside prompts is bound by memory and as fast as alone.
+        (`poise.core.power`); the reads of decodes with prompts are bound by memory and as fast as alone.
     """
 
     __slots__ = (
@@ -210,7 +210,7 @@ class Steps:
         return piece
 
     def _mixed(self, decodes: int, chunks: tuple[Chunk, ...], share: float) -> Piece:
-        """The piece of decodes beside chunks: their GEMMs are shared, their attention adds up."""
+        """The piece of decodes with chunks: their GEMMs are shared, their attention adds up."""
         k = self._lanes.get(share) or self._lane(share)
         _, _, first, last = chunks[0]
         if last and last - first != self._layers:

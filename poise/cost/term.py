@@ -26,14 +26,15 @@ class Recipe(Protocol):
 class Term(Protocol):
     """A system's change to the cost of a step.
 
-    Optional class variables say what goes beside it (`poise.cost.compatibility`, `poise.scenario.combination`):
+    Optional class variables declare which terms it combines with (`poise.cost.compatibility`,
+    `poise.scenario.combination`):
     hides: the resources whose time it hides behind others: what one term hides another cannot hide again.
-    takes: what it decides in place of any other, of "prompts", "decodes", "layout" and "KV" (`beside.TAKEN`).
-    first: whether it makes steps, or those of prompts, without asking what it is around, and so goes first.
+    takes: what it alone decides, of "prompts", "decodes", "layout" and "KV" (`beside.TAKEN`).
+    first: whether it makes steps, or those of prompts, without asking what it is around, and so comes first.
     phases: whether prompts and decodes may share no step, which the batcher must keep.
     prefixes: false where KV of a prefix depends on what follows it, so that no other request can use it.
     One that keeps weights or KV elsewhere may have `held(pool)` as well: the pool with the `engine.kv_blocks` that the
-    system leaves it, asked where none are given; CapacityError where nothing is left.
+    system leaves it, used where none are given; CapacityError where nothing is left.
     """
 
     def around(self, inner: Estimator, pool: Pool) -> Estimator:
@@ -42,7 +43,7 @@ class Term(Protocol):
 
 
 class Over(Protocol):
-    """A term that asks its inner cost of other pools than its own; as `Term` in everything else."""
+    """A term that evaluates its inner cost on other pools than its own; otherwise as `Term`."""
 
     def over(self, build: Callable[[Pool], Estimator], pool: Pool) -> Estimator:
         """The estimator of `pool` under the system; `build` makes the inner one of any pool."""
@@ -73,7 +74,7 @@ class Termed:
 
 
 def held(cost: Recipe, pool: Pool) -> Pool:
-    """The pool with the KV blocks that the terms of a cost leave it; as it is where none has a say, or they are given.
+    """The pool with the KV blocks that the terms of a cost leave it; unchanged where none sets them, or they are given.
 
     CapacityError where nothing is left.
     """

@@ -19,7 +19,7 @@ def popularity(variants: int, skew: float = 1.0) -> list[float]:
 
 
 def distinct(popular: Sequence[float], requests: float) -> float:
-    """Different variants among so many requests in the mean, Σ 1 − (1 − p)^n, and at least 1."""
+    """Mean number of different variants among n requests, Σ 1 − (1 − p)^n, and at least 1."""
     return max(1.0, sum(1 - float((1 - part) ** requests) for part in popular))
 
 

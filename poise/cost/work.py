@@ -1,4 +1,4 @@
-"""What a step asks of each resource of a device: arithmetic, memory and links, as the roofline counts them.
+"""The demand of a step on each resource of a device: arithmetic, memory and links, as the roofline counts them.
 
 The parts that the roofline adds up one operator after the other (`Steps`), by the resource instead of the operator. So
 no step can be shorter than the largest of the three, however its operators overlap.
@@ -93,7 +93,7 @@ class Works:
         return Tokens(decodes, new * self.part, decodes + len(shape.chunks) * self.part)
 
     def of(self, shape: StepShape, parts: int = 1) -> Work:
-        """The work of a step cut into so many equal parts: each of them reads the weights and reduces by itself."""
+        """The work of a step cut into equal parts: each of them reads the weights and reduces by itself."""
         _, k = self.lane(shape.share)
         slopes = self._slopes.get(shape.share) or self._sloped(shape.share)
         tokens, layers = self.tokens(shape), self.pool.model.layers
@@ -115,7 +115,7 @@ class Works:
         )
 
     def reduced(self, share: float, tokens: float, parts: int = 1) -> float:
-        """Picoseconds of a layer's all-reduces over the tensor group, in so many parts."""
+        """Picoseconds of a layer's all-reduces over the tensor group, in `parts` parts."""
         _, k = self.lane(share)
         if not k.reduce or not tokens:
             return 0.0

@@ -1,4 +1,4 @@
-"""What an experiment is made of: cases, the places at which they are run, and what comes of a run."""
+"""The parts of an experiment: cases, cells of the grid, and results of runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 Key = tuple[float, str, int]
-"""At which setting, which case, under which seed; a world may name the three as it likes."""
+"""Setting, case and seed of a cell; a world may name the three as it likes."""
 
 Figures = Mapping[str, Any]
 """Numbers by name, nested where names have dots (None: there is no such figure), in the unit and with the direction
@@ -24,32 +24,32 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is run: a label and the parameters that make it what it is."""
+    """A case: a label and its parameters."""
 
     label: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 Run = Callable[[Case, int], Figures]
-"""A world: what comes of a case under a seed. Cases that are run under the same seed meet the same chance, so their
+"""A world: the figures of a case under a seed. Cases that are run under the same seed meet the same chance, so their
 differences are paired by it."""
 
 
 class Done(Protocol):
-    """What is kept of a run, as comparisons read it."""
+    """The stored result of a run, as comparisons read it."""
 
     @property
     def place(self) -> Key:
-        """Where it stands."""
+        """Its cell."""
 
     @property
     def figures(self) -> Figures:
-        """What came of it."""
+        """Its figures."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What one run came to. wall_s: how long it took."""
+    """The result of one run. wall_s: how long it took."""
 
     place: Place
     figures: Figures

@@ -21,15 +21,15 @@ from poise.report.intervals import Interval
 from poise.report.verdict import Length
 
 Holds = Callable[["Comparison", str, float], Tried | None]
-"""Whether a case holds at a setting; None where nothing can be told of it."""
+"""Whether a case holds at a setting; None where that cannot be known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
     """Cases × settings × seeds. run: the world, a function of a module where several processes are to do it.
 
-    figures: what comes of a run, and can decide.  by: the one that decides.  axis: the parameter that a setting sets.
-    chance: whether seeds change anything; without it one seed says all.
+    figures: those of a run that can decide.  by: the one that decides.  axis: the parameter that a setting sets.
+    chance: whether seeds change anything; without it one seed is enough.
     """
 
     cases: tuple[Case, ...]
@@ -58,7 +58,7 @@ class Experiment:
             return known[name]
         near = get_close_matches(name, known, 3, 0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
-        raise UserError(f"{name!r} is no figure by which these can be compared; {hint}")
+        raise UserError(f"{name!r} is not a figure by which these can be compared; {hint}")
 
     def places(self) -> list[Place]:
         """All cells, setting by setting, those that share a seed one after the other."""
@@ -72,7 +72,7 @@ class Experiment:
 
 @dataclass(slots=True)
 class Comparison(Compared[Experiment, Cell]):
-    """What came of an experiment. thresholds: for each case up to which setting it holds, where that was sought."""
+    """The result of an experiment. thresholds: for each case up to which setting it holds, where that was searched."""
 
     thresholds: dict[str, Threshold[Tried]] = field(default_factory=dict)
     interrupted: bool = False
@@ -100,7 +100,7 @@ class Task:
 
 
 def done(task: Task, stopped: Callable[[], bool]) -> Cell | None:
-    """Do one run; None when `stopped` says so before."""
+    """Do one run; None when `stopped` asks for an end before."""
     if stopped():
         return None
     began = time.perf_counter()
@@ -110,7 +110,7 @@ def done(task: Task, stopped: Callable[[], bool]) -> Cell | None:
 
 @dataclass(slots=True)
 class _World:
-    """An experiment as `run` wants it."""
+    """An experiment in the form that `run` takes."""
 
     comparison: Comparison
     store: Store | None

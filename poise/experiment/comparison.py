@@ -1,4 +1,4 @@
-"""What an experiment came to: figures with intervals for each case and setting, and which case is better."""
+"""The results of an experiment: figures with intervals for each case and setting, and which case is better."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from poise.report.verdict import Length, Verdict, judge
 
 
 class Question(Protocol):
-    """What an experiment asks."""
+    """The question of an experiment."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -47,8 +47,8 @@ Study = TypeVar("Study", bound=Question)
 
 @dataclass(slots=True)
 class Compared(Generic[Study, CellT]):
-    """The cells of an experiment that are done. A world says how far chance may have moved them: `single`, `paired`
-    and `length`. AXIS: what a setting is called."""
+    """The finished cells of an experiment. A world provides its intervals: `single`, `paired`
+    and `length`. AXIS: the name of a setting."""
 
     study: Study
     cells: dict[Any, CellT] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Compared(Generic[Study, CellT]):
         raise NotImplementedError
 
     def length(self, cells: list[CellT]) -> Length | None:
-        """What a verdict over some cells rests on."""
+        """The amount of data behind a verdict over some cells."""
         raise NotImplementedError
 
     def interval(
@@ -104,7 +104,7 @@ class Compared(Generic[Study, CellT]):
         raise UserError(f"there is no result of {case!r} at {self.AXIS} {at:g}; {known}")
 
     def best(self, at: float = 1.0, by: str | None = None) -> Verdict:
-        """Which case is the best at a setting by a figure (default: the one that decides), and which cannot be told
+        """The best case at a setting by a figure (default: the deciding one), and those that cannot be distinguished
         from it."""
         figure = self.study.by if by is None else self.study.figure(by)
         cells = {name: self.of(name, at) for name in self.named(at)}

@@ -1,4 +1,4 @@
-"""Every cell exactly once: those that are kept are found again, the others are done by a crew."""
+"""Fills a grid: every cell exactly once; stored ones are loaded, the others are run by a crew."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def fill(
     note: Callable[[Done], Key],
     progress: Meter,
 ) -> bool:
-    """Do what is `wanted` and not there; whether all of it is there then.
+    """Run the `wanted` cells that are missing; returns whether all of them are there then.
 
-    tasks: of what is left, in an order of its own.  note: keeps what came of one and says which it is.
-    PoiseError where one comes back that nobody asked for, or comes twice.
+    tasks: of what is left, in an order of its own.  note: stores a result and returns its key.
+    PoiseError for a result that was not requested, or arrives twice.
     """
     wanted = list(dict.fromkeys(wanted))
     left = [each for each in wanted if not has(each)]

@@ -1,4 +1,4 @@
-"""Ctrl-C as a question that work asks itself: the first one ends it between two steps, with what is done."""
+"""Ctrl-C as a flag that work checks: the first one ends it between two steps, with what is done."""
 
 from __future__ import annotations
 

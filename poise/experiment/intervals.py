@@ -1,4 +1,4 @@
-"""How far chance may have moved the figures of some cells, and the difference of two, paired by seed."""
+"""Confidence intervals of the figures of some cells, and of the difference of two, paired by seed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def single(cells: Sequence[Done], figure: Figure, confidence: float = CONFIDENCE
 
 
 def paired(base: Sequence[Done], other: Sequence[Done], figure: Figure, confidence: float = CONFIDENCE) -> Interval:
-    """How much more of a figure `other` has than `base`, by the seeds that both have met."""
+    """How much more of a figure `other` has than `base`, by the seeds that both have run."""
     known = {cell.place[2]: cell for cell in base}
     both = [(known[cell.place[2]], cell) for cell in other if cell.place[2] in known]
     gaps: list[float | None] = []
@@ -38,13 +38,13 @@ def paired(base: Sequence[Done], other: Sequence[Done], figure: Figure, confiden
 
 
 def exact(cells: Sequence[Done], figure: Figure) -> Interval:
-    """A figure in which there is no chance."""
+    """A figure without chance."""
     value = mean([figure.value(cell.figures) for cell in cells])
     return Interval(value, None if value is None else 0.0, EXACT)
 
 
 def exact_gap(base: Sequence[Done], other: Sequence[Done], figure: Figure) -> Interval:
-    """A difference in which there is no chance."""
+    """A difference without chance."""
     before, after = (mean([figure.value(cell.figures) for cell in cells]) for cells in (base, other))
     if before is None or after is None:
         return Interval(None, None, "one of them has no such figure")
@@ -52,5 +52,5 @@ def exact_gap(base: Sequence[Done], other: Sequence[Done], figure: Figure) -> In
 
 
 def alike(cells: Sequence[Done]) -> bool:
-    """Whether two or more seeds came to the very same figures."""
+    """Whether two or more seeds gave the very same figures."""
     return len(cells) > 1 and all(cell.figures == cells[0].figures for cell in cells)

@@ -1,6 +1,6 @@
-"""Parts of an experiment that ran apart, each into a folder of its own, and how they become one folder again.
+"""Shards of an experiment that ran separately, each into its own folder, and merging them into one folder.
 
-FOLDER/part.json   which part of what was asked; written when the part is whole
+FOLDER/part.json   which shard of which experiment; written when the shard is complete
 """
 
 from __future__ import annotations
@@ -20,46 +20,46 @@ PART = "part.json"
 
 
 def finish(folder: Path, shard: Shard, asked: Mapping[str, Any]) -> None:
-    """Say that a part is whole, and of what."""
+    """Mark a shard as complete, with its experiment."""
     with replacing(folder / PART) as file:
         file.write(to_json({"part": shard.number, "of": shard.parts, "asked": dict(asked)}).encode())
 
 
 def join(out: Path, parts: Sequence[Path]) -> dict[str, Any]:
-    """Bring the cells and runs of all parts into `out`, and say what was asked.
+    """Merge the cells and runs of all parts into `out`; returns the experiment.
 
     UserError where a part is missing, given twice, not finished, or of something else than the first.
     """
-    told = [_read(part) for part in parts]
-    _check(parts, told)
+    marks = [_read(part) for part in parts]
+    _check(parts, marks)
     for part in parts:
         for file in sorted(part.rglob("*")):
             place = out / file.relative_to(part)
             if file.is_file() and not file.name.startswith(".") and file.name not in (PART, LEDGER):
                 _bring(file, place)
     _bring_runs([part / LEDGER for part in parts], out / LEDGER)
-    asked: dict[str, Any] = told[0]["asked"]
+    asked: dict[str, Any] = marks[0]["asked"]
     return asked
 
 
 def _read(part: Path) -> dict[str, Any]:
     file = part / PART
     try:
-        told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        fields: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(
-            f"{part}: is no finished part ({PART} is missing); run it to its end with --shard and --resume"
+            f"{part}: is not a finished part ({PART} is missing); run it to its end with --shard and --resume"
         ) from None
     except (OSError, ValueError) as error:
         raise UserError(f"{file}: cannot be read ({error}); run the part again with --shard and --resume") from None
-    return told
+    return fields
 
 
-def _check(parts: Sequence[Path], told: Sequence[Mapping[str, Any]]) -> None:
+def _check(parts: Sequence[Path], marks: Sequence[Mapping[str, Any]]) -> None:
     """UserError where the parts are not all of one experiment, each once."""
-    count, first = told[0]["of"], flat(told[0]["asked"])
+    count, first = marks[0]["of"], flat(marks[0]["asked"])
     home: dict[int, Path] = {}
-    for part, each in zip(parts, told, strict=True):
+    for part, each in zip(parts, marks, strict=True):
         if each["of"] != count:
             raise UserError(
                 f"{part}: is one of {each['of']} parts, and {parts[0]} one of {count}; give parts of one run"

@@ -1,4 +1,4 @@
-"""Tasks in parallel processes: started afresh (spawn), deaf to Ctrl-C, stopped by word of this process."""
+"""A process pool: spawned workers ignore SIGINT and stop when the parent process asks them to."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from poise.core.errors import PoiseError, UserError
 from poise.experiment.workers import LOST, Do, Done, Task
 
 AHEAD = 2
-"""Tasks given out for each process: one under way and one to go on with, so that few workloads wait in memory."""
+"""Tasks submitted for each process: one running and one next, so that few workloads wait in memory."""
 
 POLL_S = 0.1
-"""Seconds between two looks at whether the user wants to stop."""
+"""Seconds between two checks whether the user wants to stop."""
 
 _told_to_stop: Callable[[], bool] = bool
 
@@ -49,7 +49,7 @@ class _Flag:
 
 
 class Processes(Generic[Task, Done]):
-    """So many processes; see `Crew`. With one job nothing leaves this process."""
+    """A pool of processes; see `Crew`. With one job everything runs in this process."""
 
     def __init__(self, jobs: int, stop: threading.Event, do: Do[Task, Done]) -> None:
         self._jobs = jobs
@@ -74,10 +74,10 @@ class Processes(Generic[Task, Done]):
             self._hand_out(map(_Job, tasks), done)
             return
         for task in tasks:
-            came = None if self._stop.is_set() else self._do(task, self._stop.is_set)
-            if came is None:
+            outcome = None if self._stop.is_set() else self._do(task, self._stop.is_set)
+            if outcome is None:
                 return
-            done(came)
+            done(outcome)
 
     def _hand_out(self, errands: Iterator[_Job], done: Callable[[Done], None]) -> None:
         under_way: dict[Future[Done | None], _Job] = {}
@@ -92,7 +92,7 @@ class Processes(Generic[Task, Done]):
                 self._renew(again)
 
     def _give(self, errands: Iterator[_Job], under_way: dict[Future[Done | None], _Job], again: list[_Job]) -> None:
-        """Hand out errands; one that finds a process gone is to be done again."""
+        """Submit tasks; one that finds a process gone is retried."""
         for job in islice(errands, AHEAD * self._jobs - len(under_way)):
             blob = _packed(self._do, job.task)
             try:
@@ -102,7 +102,7 @@ class Processes(Generic[Task, Done]):
                 return
 
     def _renew(self, again: list[_Job]) -> None:
-        """Leave the processes, so that new ones begin; PoiseError where none ever did, or a task was lost too often."""
+        """Discard the processes so that new ones start; PoiseError if none ever did, or a task was lost too often."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
@@ -126,16 +126,16 @@ def _collect(
     again: list[_Job],
     done: Callable[[Done], None],
 ) -> None:
-    """Tell what came of errands that ended; those that were lost are to be done again."""
+    """Report the results of finished tasks; lost ones are to be retried."""
     for each in ended:
         job = under_way.pop(each)
         try:
-            came = each.result()
+            outcome = each.result()
         except BrokenProcessPool:
             again.append(job)
             continue
-        if came is not None:
-            done(came)
+        if outcome is not None:
+            done(outcome)
 
 
 def _emptied(again: list[_Job]) -> Iterator[_Job]:
@@ -144,7 +144,7 @@ def _emptied(again: list[_Job]) -> Iterator[_Job]:
 
 
 def _packed(do: Any, task: Any) -> bytes:
-    """A task as it travels; UserError where it cannot."""
+    """A task in its pickled form; UserError where it cannot be pickled."""
     try:
         return pickle.dumps((do, task), pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -156,7 +156,7 @@ def _packed(do: Any, task: Any) -> bytes:
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """Within the block Ctrl-C waits, and processes that begin here never hear it, not even while they import."""
+    """Within the block Ctrl-C waits, and processes that start here ignore it, even while they import."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -167,11 +167,11 @@ def _deaf() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _begin(told: _Flag, begun: _Flag) -> None:
-    """The first thing that a process does: it leaves Ctrl-C to the one that began it, and ends when that one does."""
+def _begin(stop: _Flag, begun: _Flag) -> None:
+    """The initializer of a process: it ignores Ctrl-C, and ends when its parent does."""
     global _told_to_stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _told_to_stop = told.is_set
+    _told_to_stop = stop.is_set
     threading.Thread(target=_follow, daemon=True).start()
     begun.set()
 

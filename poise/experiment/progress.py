@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 Meter = Callable[[str, int, int], None]
-"""Told now and then what is running, how much of it is done and how much there is."""
+"""Callback, called now and then with what is running, how much of it is done and how much there is."""
 
 PATIENCE_S = 1.0
 """Seconds before a bar is drawn."""
 
 
 def silent(label: str, done: int, total: int) -> None:
-    """Tells of no progress."""
+    """No progress."""
 
 
 class Bars:
-    """One bar for each label that is reported; a context manager. Draws nothing when `file` is no terminal."""
+    """One bar for each label that is reported; a context manager. Draws nothing when `file` is not a terminal."""
 
     def __init__(self, file: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._file = file or sys.stderr

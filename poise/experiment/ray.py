@@ -1,4 +1,4 @@
-"""Tasks on a Ray cluster: the same as on processes of this machine, wherever the cluster has room."""
+"""Tasks on a Ray cluster: the same as on processes of this machine, on any node with room."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ KNOCK_S = 10.0
 """Seconds that a cluster has to answer."""
 
 POLL_S = 0.1
-"""Seconds between two looks at whether the user wants to stop."""
+"""Seconds between two checks whether the user wants to stop."""
 
 
 class RayPool(Generic[Task, Done]):
-    """Tasks as Ray tasks of one processor each; see `Crew`. What is under way when the user stops is given up.
+    """Tasks as Ray tasks of one processor each; see `Crew`. Running tasks are abandoned when the user stops.
 
     The nodes need Poise in the same version, and files of policies where they are here. UserError where Ray is not
     installed or does not answer.
@@ -55,9 +55,9 @@ class RayPool(Generic[Task, Done]):
         while pending and not self._stop.is_set():
             ended, pending = self._ray.wait(pending, timeout=POLL_S)
             for each in ended:
-                came = self._result(each)
-                if came is not None:
-                    done(came)
+                outcome = self._result(each)
+                if outcome is not None:
+                    done(outcome)
             if not self._stop.is_set():
                 pending += [self._begun(task) for task in islice(left, len(ended))]
         for each in pending:
@@ -69,18 +69,20 @@ class RayPool(Generic[Task, Done]):
     def _result(self, ref: Any) -> Done | None:
         errors = self._ray.exceptions
         try:
-            came: Done | None = self._ray.get(ref)
+            outcome: Done | None = self._ray.get(ref)
         except errors.RayTaskError as error:
             raise error.cause from None
         except errors.RayError as error:
-            said = str(error).strip().splitlines()[0]
-            raise PoiseError(f"a simulation was lost {LOST} times with its worker on the Ray cluster: {said}") from None
-        return came
+            message = str(error).strip().splitlines()[0]
+            raise PoiseError(
+                f"a simulation was lost {LOST} times with its worker on the Ray cluster: {message}"
+            ) from None
+        return outcome
 
 
 @contextmanager
 def connected(address: str) -> Iterator[Any]:
-    """Ray, connected to a cluster for the block; a connection that is there already is used, and kept.
+    """Ray, connected to a cluster for the block; an existing connection is used, and kept.
 
     UserError where Ray is not installed or does not answer.
     """
@@ -97,8 +99,8 @@ def connected(address: str) -> Iterator[Any]:
     try:
         ray.init(**where, log_to_driver=False, configure_logging=False)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        said = str(error).splitlines()[0]
-        raise UserError(f"--ray {address}: no cluster answers ({said}); give its address, or local") from None
+        message = str(error).splitlines()[0]
+        raise UserError(f"--ray {address}: no cluster answers ({message}); give its address, or local") from None
     try:
         yield ray
     finally:
@@ -106,7 +108,7 @@ def connected(address: str) -> Iterator[Any]:
 
 
 def _knock(address: str) -> None:
-    """UserError at once where nobody listens at HOST:PORT; Ray itself would try for minutes."""
+    """UserError at once where nothing listens at HOST:PORT; Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         return
@@ -117,7 +119,7 @@ def _knock(address: str) -> None:
 
 
 def _done(path: list[str], blob: bytes) -> Any:
-    """Do a task on a node, which finds modules where the one that sent it does."""
+    """Run a task on a node, with the module path of its sender."""
     sys.path += [each for each in path if each not in sys.path]
     do, task = pickle.loads(blob)
     return do(task, bool)

@@ -1,4 +1,4 @@
-"""Run an experiment: the cells of its grid by a crew, then those that what has come of them asks for."""
+"""Runs an experiment: the cells of its grid by a crew, then further cells that the results ask for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Cell = TypeVar("Cell")
 
 
 class World(Protocol[Key, Task, Cell]):
-    """What an experiment asks of a world; a cell is known by its key."""
+    """The interface of a world's experiment; a cell is identified by its key."""
 
     @property
     def do(self) -> Do[Task, Cell]:
@@ -31,16 +31,16 @@ class World(Protocol[Key, Task, Cell]):
         """The cells of the grid, in the order in which they are best done."""
 
     def seek(self, keys: Sequence[Key]) -> None:
-        """Find those of some cells that were kept before."""
+        """Load those of some cells that are stored."""
 
     def tasks(self, keys: Sequence[Key], left: Sequence[Key]) -> Iterable[Task]:
-        """The tasks of the cells of `keys` that are `left`, made as they are asked for."""
+        """The tasks of the cells of `keys` that are `left`, made one by one as they are needed."""
 
     def keep(self, cell: Cell) -> Key:
-        """Keep what came of a task, and say which cell it is."""
+        """Store the result of a task, and return its cell's key."""
 
     def more(self) -> Sequence[Key]:
-        """The cells that what is known by now asks for."""
+        """Further cells that the results so far ask for."""
 
 
 class Shard(NamedTuple):
@@ -50,12 +50,12 @@ class Shard(NamedTuple):
     parts: int
 
     def of(self, keys: Sequence[Key]) -> list[Key]:
-        """Its cells: every n-th one, so that parts are alike in what they cost."""
+        """Its cells: every n-th one, so that parts cost about the same."""
         return list(keys[self.number - 1 :: self.parts])
 
 
 def shard_of(text: str | None) -> Shard | None:
-    """What `--shard` asks for; UserError where it is none."""
+    """Parse `--shard`; UserError where it is not valid."""
     if text is None:
         return None
     number, _, count = text.partition("/")
@@ -68,7 +68,7 @@ def run(
     world: World[Key, Task, Cell], *, workers: Workers | None = None, shard: Shard | None = None,
     label: str = "simulations", progress: Meter | None = None,
 ) -> bool:  # fmt: skip
-    """Do every cell that is not kept, then the more that is asked for; whether Ctrl-C ended it with what was done.
+    """Run every cell that is not stored, then the further ones; returns whether Ctrl-C ended it early.
 
     workers: where; the result does not depend on it.  shard: only that part of the grid, and nothing more.
     """

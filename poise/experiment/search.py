@@ -1,4 +1,4 @@
-"""The number up to which something holds, searched by doubling and then by halving between what holds and what not."""
+"""Searches for the number up to which something holds, by doubling and then by bisection."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ CLOSE = 1.02
 """Two numbers between which the threshold lies are close enough when they differ by at most this factor."""
 
 FAR = 1024.0
-"""The search goes no further than this factor from 1."""
+"""Largest factor from 1 that is searched."""
 
 
 class Tried(Protocol):
-    """What came of one number."""
+    """The result at one number."""
 
     @property
     def at(self) -> float:
@@ -29,7 +29,7 @@ class Tried(Protocol):
 
     @property
     def sure(self) -> bool:
-        """Whether that is beyond chance."""
+        """Whether that is significant."""
 
 
 Probe = TypeVar("Probe", bound=Tried)
@@ -37,7 +37,7 @@ Probe = TypeVar("Probe", bound=Tried)
 
 @dataclass(frozen=True, slots=True)
 class Threshold(Generic[Probe]):
-    """What was tried, in order of its number; every number below the threshold holds."""
+    """The results, in order of their numbers; every number below the threshold holds."""
 
     probes: tuple[Probe, ...]
 
@@ -58,7 +58,7 @@ class Threshold(Generic[Probe]):
 
     @property
     def range(self) -> tuple[float | None, float | None]:
-        """Between which numbers the threshold lies for sure: one that holds and one that does not beyond chance."""
+        """The certain bracket of the threshold: one number that holds and one that significantly does not."""
         low, high = self._below(sure=True), next((each for each in self.probes if each.why and each.sure), None)
         return (low.at if low else None), (high.at if high else None)
 
@@ -81,12 +81,12 @@ class Threshold(Generic[Probe]):
 
 
 def rounded(number: float) -> float:
-    """A number to four significant digits, so that it can be written and read again."""
+    """A number to four significant digits, so that it can be written and read back."""
     return float(f"{number:.4g}")
 
 
 def tried(compared: Compared[Any, Any], probe: Callable[[str, float], Probe | None]) -> dict[str, tuple[Probe, ...]]:
-    """What every setting that was tried says of each case, in order, where all of its seeds are done."""
+    """The results of every setting for each case, in order, where all of its seeds are done."""
     settings = sorted({key[0] for key in compared.cells})
     found = {}
     for case in compared.study.names:

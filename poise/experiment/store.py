@@ -1,6 +1,6 @@
-"""The folder of an experiment: each cell is written whole as it ends, and found again by what it depends on.
+"""The folder of an experiment: each cell is written whole as it ends, and found again by its inputs.
 
-FOLDER/cells/load-1/load.json                       what is said of a setting, once
+FOLDER/cells/load-1/load.json                       notes on a setting, once
 FOLDER/cells/load-1/prefix_cache/seed-0/cell.json   figures; its presence says that the cell is whole
 FOLDER/cells/load-1/prefix_cache/seed-0/cell.npz    arrays, where there are any
 FOLDER/cells/load-1/prefix_cache/seed-0/…           further files of the cell
@@ -22,7 +22,7 @@ from poise.report.files import file_name, replacing, to_json
 
 CELL = "cell.json"
 CELLS = f"cells/*/*/*/{CELL}"
-"""Where the cells lie in a folder."""
+"""The subfolder of the cells."""
 
 
 class Kept(NamedTuple):
@@ -54,7 +54,7 @@ class Store:
         return self.folder / "cells" / f"{self.axis}-{at:.12g}"
 
     def finished(self) -> int:
-        """How many cells are there, of whatever experiment."""
+        """The number of cells, of any experiment."""
         return sum(1 for _ in self.folder.glob(CELLS))
 
     def write(
@@ -78,7 +78,7 @@ class Store:
             file.write(to_json({"print": self.prints[place[1]], **told}).encode())
 
     def read(self, place: Key, beside: str = "") -> Kept | None:
-        """The cell, if it is there whole, and the file `beside` it too where one is named.
+        """The cell, if it is there whole, and the further file `beside` where one is named.
 
         UserError when it belongs to other conditions, unless the store renews such cells.
         """
@@ -97,12 +97,12 @@ class Store:
         return Kept(told, _arrays(home / "cell.npz"))
 
     def say(self, at: float, told: dict[str, Any]) -> None:
-        """Write what is said of a setting."""
+        """Write the notes on a setting."""
         with replacing(self._setting(at) / f"{self.axis}.json") as file:
             file.write(to_json(told).encode())
 
     def said(self, at: float) -> dict[str, Any] | None:
-        """What is said of a setting, if it was written."""
+        """The notes on a setting, if they were written."""
         return _read(self._setting(at) / f"{self.axis}.json")
 
 
@@ -116,7 +116,7 @@ def check_free(folder: Path, there: int, *, resume: bool, what: str = "compariso
 
 
 def check_same(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """UserError naming the first thing that is not as it was when the cells in a folder were made."""
+    """UserError naming the first input that differs from those of the cells in a folder."""
     old, new = flat(before), flat(now)
     for name in {**old, **new}:
         if old.get(name) != new.get(name):
@@ -143,7 +143,7 @@ def digest(told: Any) -> str:
 
 
 def _folder(case: str) -> str:
-    """A case's name as that of a folder; where characters were changed or left out, a digest keeps it distinct."""
+    """A case's name as a folder name; where characters were changed or left out, a digest keeps it distinct."""
     name = file_name(case)[:64]
     return name if name == case else f"{name}-{digest(case)[:8]}"
 
@@ -162,12 +162,12 @@ def _arrays(file: Path) -> dict[str, Any]:
 
 def _read(file: Path) -> dict[str, Any] | None:
     try:
-        told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        fields: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise _broken(file, error) from None
-    return told
+    return fields
 
 
 def _broken(file: Path, error: Exception) -> UserError:

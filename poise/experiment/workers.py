@@ -1,4 +1,4 @@
-"""Where tasks are done: in this process, in several of this machine, or on a Ray cluster."""
+"""Where tasks run: in this process, in several of this machine, or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Given = TypeVar("Given", contravariant=True)
 Came = TypeVar("Came")
 
 Do = Callable[[Task, Callable[[], bool]], Done | None]
-"""A function of a module: from a task and a question whether to stop to what came of it, None for nothing."""
+"""A function of a module: from a task and a stop check to its result, None for nothing."""
 
 LOST = 3
-"""A task that was lost with its worker so often is given up."""
+"""A task that was lost with its worker this often is abandoned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Workers:
 
 
 class WorkerPool(Protocol[Given, Came]):
-    """Who does tasks: a context manager, which begins with the first task and ends with its block."""
+    """Runs tasks: a context manager, which starts with the first task and ends with its block."""
 
     def __enter__(self) -> WorkerPool[Given, Came]: ...
 
@@ -51,15 +51,15 @@ class WorkerPool(Protocol[Given, Came]):
     ) -> None: ...
 
     def work(self, tasks: Iterable[Given], done: Callable[[Came], None]) -> None:
-        """Do `tasks`, telling `done` once what came of each as it ends, until all are or the user wants to stop.
+        """Run `tasks`, calling `done` once with the result of each as it ends, until all are or the user wants to stop.
 
-        Tasks are asked for as they can be done, so what comes of one may decide on the next. A task whose worker is
-        lost is done again by another one; PoiseError when that was so `LOST` times. What a task raises is raised here.
+        Tasks are drawn as they can be run, so one's result may decide on the next. A task whose worker is
+        lost is retried by another one; PoiseError after `LOST` times. An exception of a task is raised here.
         """
 
 
 def worker_pool(workers: Workers, stop: threading.Event, do: Do[Task, Done]) -> WorkerPool[Task, Done]:
-    """The crew that `workers` asks for. What comes of a task is the same in all of them, the order is not.
+    """The crew for `workers`. The results of tasks are the same in all of them, their order is not.
 
     stop: set when the user wants to stop.
     """
@@ -74,7 +74,7 @@ def worker_pool(workers: Workers, stop: threading.Event, do: Do[Task, Done]) -> 
 
 @contextmanager
 def cluster(workers: Workers) -> Iterator[None]:
-    """Within the block all crews share one connection to the Ray cluster, where that is who works."""
+    """Within the block all crews share one connection to the Ray cluster, where `workers` names one."""
     if not workers.ray:
         yield
         return
@@ -85,9 +85,9 @@ def cluster(workers: Workers) -> Iterator[None]:
 
 
 def workers_of(jobs: str | None, ray: str | None = None, usual: int | None = None) -> Workers:
-    """What `--jobs` and `--ray` ask for; without them `usual` processes (None: all processors).
+    """Parse `--jobs` and `--ray`; without them `usual` processes (None: all processors).
 
-    UserError for no number of processes, and for both.
+    UserError for an invalid number of processes, and for both.
     """
     if jobs is not None and ray:
         raise UserError(f"--jobs {jobs}: --ray {ray} says who does the work; leave one of the two")

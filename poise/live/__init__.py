@@ -1,1 +1,1 @@
-"""The world with real time: gateway, emulated engine and what joins them; only here is code async and reads a clock."""
+"""Serving in real time: the gateway, the emulated engine and their parts; the only async package that reads a clock."""

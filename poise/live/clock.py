@@ -6,9 +6,9 @@ from time import monotonic_ns
 from typing import Final
 
 _START: Final = monotonic_ns() - 10**9
-"""A second before this process first looked: machines run longer than the 53 days after which `NEVER` comes."""
+"""One second before this process first read the clock: machines run longer than the 53 days of `NEVER`."""
 
 
 def now() -> int:
-    """Picoseconds since this process began; never goes back, and is never 0."""
+    """Picoseconds since this process began; never decreases, and is never 0."""
     return (monotonic_ns() - _START) * 1000

@@ -1,4 +1,4 @@
-"""The files of a recording: their names, reading them back as one trace, and the same lines as columns."""
+"""The files of a recording: their names, reading them as one trace, and converting them to columns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def part(path: Path, number: int) -> Path:
 
 
 def free(path: Path) -> Path:
-    """`path`, or where a recording of that name begins already, `day-1.jsonl`, `day-2.jsonl`, …"""
+    """`path`, or where a recording of that name exists already, `day-1.jsonl`, `day-2.jsonl`, …"""
     number, name = 0, path
     while any(name.with_suffix(ending).exists() for ending in ENDINGS):
         number += 1
@@ -37,9 +37,9 @@ def free(path: Path) -> Path:
 
 
 class Recording(Trace):
-    """A trace that is read from its parts as often as it is asked for; `lines` stays empty.
+    """A trace that is read from its parts on each iteration; `lines` stays empty.
 
-    parts: the files.  torn: what a crash left of a last line, once the lines have been read.
+    parts: the files.  torn: the rest of a last line that a crash cut off, once the lines have been read.
     """
 
     def __init__(self, header: dict[str, Any], parts: list[Path]) -> None:
@@ -56,7 +56,7 @@ class Recording(Trace):
             raise ValueError(str(error)) from None
 
     def body(self) -> Iterator[str]:
-        """The lines behind the headers, part by part."""
+        """The lines after the headers, part by part."""
         for place in self.parts:
             lines = _lines(place)
             next(lines)
@@ -68,10 +68,10 @@ class Recording(Trace):
 
 
 def read_recording(path: str | Path) -> Recording:
-    """All parts of the recording that begins at `path`, `.jsonl` or `.parquet` as they come; of a later part, it alone.
+    """All parts of the recording that begins at `path`, `.jsonl` or `.parquet`; given a later part, that part alone.
 
-    Parts at the beginning may be gone. TraceError for a file that is no recording, for a part that is missing between
-    two others and for one of another recording.
+    Parts at the beginning may be missing. TraceError for a file that is not a recording, for a part that is missing
+    between two others and for one of another recording.
     """
     place = Path(path)
     found = [place] if place.is_file() and _header(place).get("part") else _parts(place)
@@ -93,7 +93,7 @@ def _header(path: Path) -> dict[str, Any]:
 
 
 def _parts(path: Path) -> list[Path]:
-    """The files of a recording in order; where a part is there twice, its columns."""
+    """The files of a recording in order; of a part that exists twice, its columns."""
     found: dict[int, Path] = {}
     for place in (path.with_suffix(ending) for ending in ENDINGS):
         if place.is_file():
@@ -114,7 +114,7 @@ def _parts(path: Path) -> list[Path]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """The lines of a part with their ends; what has none was cut off."""
+    """The lines of a part with their ends; a line without an end was cut off."""
     if path.suffix == ".parquet":
         import polars as pl
 
@@ -122,7 +122,7 @@ def _lines(path: Path) -> Iterator[str]:
             rows = pl.scan_parquet(path).select("line")
             count = rows.select(pl.len()).collect().item()
         except (pl.exceptions.PolarsError, OSError) as error:
-            raise TraceError(f"{path}: is no recording ({error}); give a file of `poise serve --record`") from None
+            raise TraceError(f"{path}: is not a recording ({error}); give a file of `poise serve --record`") from None
         for begin in range(0, count, GROUP_ROWS):
             for text in rows.slice(begin, GROUP_ROWS).collect()["line"]:
                 yield f"{text}\n"

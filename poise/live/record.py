@@ -1,9 +1,9 @@
 """The gateway's recorder: every event and action as a line of `core.records.trace`, cheap to add, written in batches.
 
 A request costs its gateway four references and about a microsecond at the next `flush`. Parts are `day.jsonl`,
-`day.0001.jsonl`, …; each begins with the whole header and its number. A part alone tells of the requests that arrive
-in it; what was under way before is not in it, and a replay needs all parts from the first. Prompts are in it as hashes
-and sizes only; their text goes to files of its own, where it is asked for.
+`day.0001.jsonl`, …; each begins with the whole header and its number. A part contains the requests that arrive in it;
+those that were running before are not in it, and a replay needs all parts from the first. Prompts are in it as hashes
+and sizes only; their text goes to separate files, if enabled.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from poise.core.units import SECOND
 from poise.live.parts import ENDINGS, free, part, to_parquet
 
 PART_BYTES = 256 << 20
-"""A part is followed by the next once it has grown so large."""
+"""Size at which the next part begins."""
 
 
 class Recorder:
-    """Writes what happens to `path`, a `.jsonl` or `.parquet` file; where it exists, to the next free name beside it.
+    """Writes events and actions to `path`, a `.jsonl` or `.parquet` file; where it exists, to the next free name.
 
-    header: makes the facts of `core.records.header` as they are; asked as each part starts.  now: the instant of the
-    start, picoseconds.  part_bytes, part_s: how large and how old a part becomes (0: as old as it likes).  text: keep
+    header: makes the current facts of `core.records.header`; called as each part starts.  now: the instant of the
+    start, picoseconds.  part_bytes, part_s: largest size and age of a part (0: any age).  text: keep
     bodies, in `day.text.jsonl`.
 
     add: notes one event or action; it is `list.append`, so callers may keep it.  Nothing is written before `flush`,
     which a timer of the caller's should call every 0.1 s or so.
     path: the first part.  lines, bytes: written so far.  dropped: lines that could not be written: the recording
-    stopped, for the reason in `failed`, and nobody else was disturbed.  unpacked: parts that could not be turned into
+    stopped, for the reason in `failed`, and the gateway continued.  unpacked: parts that could not be turned into
     columns and stay as lines.
-    UserError for a place that cannot be written, and for another ending.
+    UserError for a path that cannot be written, and for another ending.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Recorder:
             ) from None
 
     def add_text(self, request: int, body: bytes) -> None:
-        """Keep the body of a request; only where texts were asked for."""
+        """Keep the body of a request; only where texts are kept."""
         self._bodies.append(msgspec.json.encode((request, body.decode("utf-8", "replace"))) + b"\n")
 
     def flush(self, now: int) -> None:
@@ -88,14 +88,14 @@ class Recorder:
             self._guarded(lambda: self._open(now))
 
     def cut(self, now: int) -> None:
-        """Begin the next part, whatever this one holds: from now on another header tells what is so."""
+        """Begin the next part, whatever this one holds: the header has changed."""
         self._save()
         if not self.failed:
             self._retire()
             self._guarded(lambda: self._open(now))
 
     def close(self) -> None:
-        """Write the rest, to the disk itself, and wait for the parts that are being turned into columns."""
+        """Write the rest, sync it to the disk, and wait for the parts that are being turned into columns."""
         self._save()
         self._retire()
         for thread in self._retiring:
@@ -111,7 +111,7 @@ class Recorder:
             self._bodies.clear()
 
     def _guarded(self, act: Callable[[], None]) -> None:
-        """A disk that fails ends the recording, and nothing else."""
+        """Stop the recording when the disk fails; the gateway continues."""
         try:
             act()
         except OSError as error:
@@ -139,9 +139,9 @@ class Recorder:
         self._file = place.open("xb", buffering=0)
         self._texts = place.with_suffix(".text.jsonl").open("xb", buffering=0) if self.text else None
         facts = self._header()
-        told = {"schema": SCHEMA, "recording": self._began, "part": self.number, "before": self.lines}
+        fields = {"schema": SCHEMA, "recording": self._began, "part": self.number, "before": self.lines}
         began = {**facts.get("began", {}), "at": self._began}
-        written = msgspec.json.encode({**facts, **told, "began": began}, order="sorted") + b"\n"
+        written = msgspec.json.encode({**facts, **fields, "began": began}, order="sorted") + b"\n"
         self._file.write(written)
         self._size = len(written)
 
@@ -174,12 +174,12 @@ def encode(items: Iterable[Event | Action]) -> bytes:
     named = [(type(item).__name__, *item) if type(item) not in _WITH_FLOATS else _raw(item) for item in items]
     try:
         return _ENCODER.encode_lines(named)
-    except UnicodeEncodeError:  # half a surrogate pair, in a reason that somebody else gave
+    except UnicodeEncodeError:  # half a surrogate pair, in a reason from elsewhere
         return b"".join(line(item).encode() + b"\n" for item in items)
 
 
 def bare(url: str) -> str:
-    """A URL without credentials, query and fragment, as a header may name it."""
+    """A URL without credentials, query and fragment, as a header may have it."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return parts._replace(netloc=host, query="", fragment="").geturl()

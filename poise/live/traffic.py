@@ -1,8 +1,8 @@
-"""A workload as real requests to an OpenAI-compatible server: when they come, what they say, and how they end.
+"""Replays a workload as real requests to an OpenAI-compatible server, and records how each ends.
 
 Prompts are made of four-letter words, a token each for the emulated engine and about one for real tokenizers. The words
-of an extent follow from its id, so prompts that share extents share their text; but what a conversation repeats of an
-earlier answer is what was answered, so that engines find it in their caches.
+of an extent follow from its id, so prompts that share extents share their text; but a conversation repeats the real
+text of an earlier answer, so that engines find it in their caches.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BROKEN: Final = 3
 
 
 class Ended:
-    """What became of each request, in columns: instants in picoseconds from the start, -1 for never."""
+    """The outcome of each request, in columns: instants in picoseconds from the start, -1 for never."""
 
     def __init__(self, rows: int) -> None:
         self.sent_at = np.full(rows, -1, np.int64)
@@ -52,7 +52,7 @@ class Ended:
 
 
 class Traffic:
-    """Sends a workload's requests to the server at `address`, `speed` times as fast as its stamps say.
+    """Sends a workload's requests to the server at `address`, `speed` times as fast as its arrival times.
 
     keys: API keys by tenant.  told: called with (ended, requests) whenever one has ended.
     """
@@ -84,7 +84,7 @@ class Traffic:
         self._said: Said = {}
 
     async def run(self) -> Ended:
-        """Send all, and wait until the last has ended. Cancelled: what is under way is called off."""
+        """Send all, and wait until the last has ended. If cancelled, running requests are cancelled."""
         if not self._left:
             return self.ended
         self._began = clock.now()
@@ -131,13 +131,13 @@ class Traffic:
         self._calls[row] = self._pool.send(b"POST", b"/v1/completions", headers, msgspec.json.encode(body), listener)
 
     def said(self, row: int, text: str) -> None:
-        """The whole answer of a request that others follow."""
+        """The whole answer of a request that others repeat in their prompts."""
         known = self.workload.prefixes
         if known is not None and known.output is not None:
             self._said[int(known.output[row]), int(self.workload.prompt[row])] = text
 
     def end(self, row: int, status: int, how: int) -> None:
-        """A request has ended: those that wait for it follow."""
+        """A request has ended: send those that wait for it."""
         self._calls.pop(row, None)
         self.ended.end_at[row] = now = self._now()
         self.ended.status[row], self.ended.how[row] = status, how
@@ -156,13 +156,13 @@ class Traffic:
             self._done.set()
 
     def begin(self, row: int) -> None:
-        """The first byte of an answer has come."""
+        """The first byte of an answer has arrived."""
         if self.ended.first_at[row] < 0:
             self.ended.first_at[row] = self._now()
 
 
 class _Listener:
-    """Hears of one answer. followed: others wait for it, which may repeat it."""
+    """Receives one answer. followed: other requests wait for it, and may repeat it."""
 
     __slots__ = ("_followed", "_heard", "_row", "_status", "_traffic")
 
@@ -200,20 +200,20 @@ Said = dict[tuple[int, int], str]
 
 def prompt(workload: Workload, row: int, answers: Mapping[tuple[int, int], str] = MappingProxyType({})) -> str:
     """The text of a request's prompt, in which `answers` are repeated."""
-    tokens, said, start = int(workload.prompt[row]), [], 0
+    tokens, pieces, start = int(workload.prompt[row]), [], 0
     known = workload.prefixes
     if known is not None:
         for place in range(known.offsets[row], known.offsets[row + 1]):
             extent, end = int(known.ids[place]), min(int(known.ends[place]), tokens)
             answer = answers.get((extent, start))
-            said.append(words(extent, end - start) if answer is None else answer)
+            pieces.append(words(extent, end - start) if answer is None else answer)
             start = end
-    said.append(words(~row, tokens - start))
-    return "".join(said)
+    pieces.append(words(~row, tokens - start))
+    return "".join(pieces)
 
 
 def spoken(stream: bytes) -> str | None:
-    """The text of a whole stream of completions; None where it is no such stream."""
+    """The text of a whole stream of completions; None where it is not such a stream."""
     events = [event for event in stream.replace(b"\r", b"").split(b"\n\n") if event.startswith(b"data:")][:-1]
     try:
         return "".join(choice.text for each in events for choice in _chunk(each.removeprefix(b"data:")).choices)
@@ -233,9 +233,9 @@ _chunk = msgspec.json.Decoder(_Chunk).decode
 
 
 def words(seed: int, count: int) -> str:
-    """So many words that follow from `seed`."""
-    last, said = mix(seed & (1 << 64) - 1), []
+    """`count` words derived from `seed`."""
+    last, chosen = mix(seed & (1 << 64) - 1), []
     for _ in range(count):
         last = last * 0x5851F42D4C957F2D + 0x14057B7EF767814F & (1 << 64) - 1
-        said.append(WORDS[last >> 54])
-    return "".join(said)
+        chosen.append(WORDS[last >> 54])
+    return "".join(chosen)

@@ -1,6 +1,6 @@
 """Pipeline schedules of training: made, written and read, proven, timed.
 
-schedule   Schedule of operations F, I, W, B and those beside (op.py); text.py (text, JSON), csv.py (PyTorch's files),
+schedule   Schedule of operations F, I, W, B and others (op.py); text.py (text, JSON), csv.py (PyTorch's files),
            communicate.py
 proof      check (check.py): dependencies (graph.py), recomputing and copies (copies.py), vocabulary passes
            (vocabulary.py), versions (versions.py), deadlock (rows.py), message order (messages.py), memory (memory.py)

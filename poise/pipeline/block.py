@@ -2,7 +2,7 @@
 
 After Qi et al., "Pipeline Parallelism with Controllable Memory" (NeurIPS 2024, section 3). Two chunks per rank placed
 as a V, six operations of one slot each, so a block starts every six slots. What a rank holds at its peak is the sum of
-the lifespans of its chunks divided by six: placing long beside short lifespans evens it out.
+the lifespans of its chunks divided by six: placing long next to short lifespans evens it out.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class _Ways:
         return self.problem.hops[stage] if 0 <= stage < self.problem.stages - 1 else 0
 
     def _queue(self, before: Times, ticks: int) -> Times:
-        """One after the other where the microbatches are alike; else nothing is known of their order."""
+        """One after the other where the microbatches are equal; else their order is unknown."""
         if not self.problem.even or before[0] < 0:
             return before
         found: Times = np.maximum.accumulate(before - self.places * ticks) + self.places * ticks

@@ -13,7 +13,7 @@ class Certified(Schedule):
     """A schedule whose `value` was compared with what no schedule of its placement can beat.
 
     `by` is "makespan" or "span" (the largest bubble within a rank's span); `value` and `bound` are in the unit of the
-    costs. `proof` says in a word where the bound comes from.
+    costs. `proof` names the source of the bound in one word.
     """
 
     by: str = "makespan"

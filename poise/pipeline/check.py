@@ -34,7 +34,7 @@ def check(
 
     Proven are: every microbatch passes every stage on its path forward and backward exactly once; activations are used
     on the rank that has them, recomputed or reloaded in time where they were given up; vocabulary passes are complete
-    and come to their barriers in one order; weights change in the order of the microbatches where they change behind
+    and reach their barriers in one order; weights change in the order of the microbatches where they change behind
     every backward; the order can run to its end; memory stays within `memory_limit` (full-stage microbatch activations)
     at every instant. Where communications are written out also: every result that another rank uses is sent and
     received once, in time; sends and receives match first in, first out between each two ranks, as messages without

@@ -145,7 +145,8 @@ def plan(field: Field, most: int = MOST) -> list[Path]:
 def _shared(field: Field) -> Plan:
     """Paths found one after the other, such that every inner stage is passed equally often; each keeps its stages.
 
-    A stage or rank that is passed often enough is banned, and a stage that needs all who are left may not be skipped.
+    A stage or rank that is passed often enough is banned, and a stage that needs all remaining microbatches may not be
+    skipped.
     """
     every = range(len(field.homes))
     share = field.agents * (field.length - 2) // max(1, len(every) - 2)
@@ -272,7 +273,7 @@ def _conflicts(field: Field, paths: Sequence[Path]) -> Iterator[list[tuple[int, 
 
 
 def _forbid(field: Field, now: Plan, agent: int, ban: Ban) -> Plan | None:
-    """The plan with one more ban, for which that microbatch looks for its path anew; None if it finds none."""
+    """The plan with one more ban, for which that microbatch searches a new path; None if there is none."""
     old = now.bans[agent]
     more = replace(old, ranks=old.ranks | ban.ranks, times=old.times | ban.times)
     path = fastest(field, agent, more, [path for other, path in enumerate(now.paths) if other != agent])

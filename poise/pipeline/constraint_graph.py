@@ -31,7 +31,7 @@ class Rows(NamedTuple):
 
 
 class Direction(NamedTuple):
-    """A net with time running one way, as lists by operation: what each takes, what it waits for, and who for it.
+    """A constraint graph in one direction of time, as lists by operation: durations, predecessors and successors.
 
     An operation waits for `prior` on its own rank and for `need`, whose result is there `lag` ticks after its end;
     `follows` and `user` are the other ends of these, `away` the lag to the user. `change` is what it takes of its
@@ -55,7 +55,7 @@ class ConstraintGraph:
     """The operations of `stages` and `count` microbatches; (stage, microbatch) runs on the rank `homes[stage, batch]`.
 
     A forward takes `size` of its rank's `room` when it starts; the input gradient gives back all but `kept` when it
-    ends, the weight gradient the rest. Times are ticks. Lists are indexed by operation; −1 stands for none.
+    ends, the weight gradient the rest. Times are ticks. Lists are indexed by operation; −1 means none.
     """
 
     durations: Durations
@@ -106,7 +106,7 @@ class ConstraintGraph:
 
     @cached_property
     def ahead(self) -> Direction:
-        """As time goes."""
+        """Forward in time."""
         pairs, count = self.homes.size, self.count
         none, lags = [0] * count, self.lag
         edge, last = [-1] * count, [-1] * pairs

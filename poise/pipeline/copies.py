@@ -13,7 +13,7 @@ Copy = tuple[int, int]
 
 
 def check_copies(graph: Graph) -> None:
-    """R, OFFLOAD and RELOAD belong to a forward, on its rank, and stand between it and its backward.
+    """Check R, OFFLOAD and RELOAD: each belongs to a forward, on its rank, and lies between it and its backward.
 
     What is offloaded is reloaded. An R comes before the OFFLOAD of the same activations: between the forward and the R
     there is but the input to be copied.

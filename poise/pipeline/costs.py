@@ -131,7 +131,7 @@ class Durations:
         return len({*self.microbatch}) == len({*self.rank}) == 1
 
     def of(self, kind: int, stage: int, microbatch: int, rank: int) -> int:
-        """Ticks of one operation, or of the copy that it asks for; `kind` is a number of `Kind`."""
+        """Ticks of one operation, or of the copy that it starts; `kind` is a number of `Kind`."""
         if kind == Kind.B:
             work = self.work[1][stage] + self.work[2][stage]
         else:

@@ -2,7 +2,7 @@
 
 Both forms of `_PipelineScheduleRuntime._load_csv` (torch 2.13, distributed/pipelining/schedules.py): `compute_only`
 has F, I, W and B; `compute_comms` has sends, receives and reductions as well. An empty cell is a step without work and
-is passed over. A cell `(0F3;1B2)OVERLAP_F_B` asks for both at once and is read as one after the other.
+is skipped. A cell `(0F3;1B2)OVERLAP_F_B` means both at once and is read as one after the other.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _KEEP = "keep the text or JSON form"
 def write_csv(schedule: Schedule, *, communications: bool = False) -> str:
     """The file of `schedule`, compute-only or with its communications.
 
-    PyTorch knows one home for each stage, all stages for each microbatch, and one update behind all of them; what needs
-    more cannot be written and raises ScheduleError.
+    PyTorch supports one rank for each stage, all stages for each microbatch, and one update after all of them; what
+    needs more cannot be written and raises ScheduleError.
     """
     for stage, homes in enumerate(schedule.homes):
         if len(homes) > 1:
@@ -46,7 +46,7 @@ def write_csv(schedule: Schedule, *, communications: bool = False) -> str:
 
 
 def _plain(schedule: Schedule) -> None:
-    """PyTorch can run each of the operations, and nothing but operations is to be told."""
+    """Check that PyTorch can run each operation, and that the schedule has no other properties."""
     for rank, row in enumerate(schedule.ranks):
         for slot, op in enumerate(row):
             if op.kind > Kind.RESHARD:

@@ -125,7 +125,7 @@ class _Model:
         )
 
     def _room(self, rank: int) -> None:
-        """The forwards, and all of what is freed; given back at an instant is there for who starts at it."""
+        """Activations of the forwards and all releases; memory freed at a time is available to starts at that time."""
         problem = self.problem
         if problem.room[rank] >= problem.microbatches * problem.size * len(problem.at[rank]):
             return

@@ -1,9 +1,9 @@
 """All building blocks of one shape: two chunks per rank as a V, six slots, which repeat for every microbatch.
 
 After Qi et al., "Pipeline Parallelism with Controllable Memory" (NeurIPS 2024, section 3.1 and appendix A). A block is
-told by the slots modulo six of the first rank and by how far forwards of the first and gradients of the second chunk
-move from rank to rank (1 to 5 slots, with one change on the way); those of the other two come back one slot a rank.
-V-Min, V-Half and their kin are blocks of it. Everything is computed for all blocks at once.
+determined by the slots modulo six of the first rank and by how far forwards of the first and gradients of the second
+chunk move from rank to rank (1 to 5 slots, with one change on the way); those of the other two come back one slot a
+rank. V-Min, V-Half and their kin are blocks of it. Everything is computed for all blocks at once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Family(NamedTuple):
 
 
 def family(ranks: int) -> Family:
-    """All blocks for so many ranks in which no two operations fall on one slot."""
+    """All blocks for `ranks` ranks in which no two operations fall on one slot."""
     first = np.array(list(permutations(range(1, INTERVAL), 3)))
     moved = _moved(ranks)
     back = np.arange(ranks)
@@ -150,7 +150,7 @@ def _by_rest(slots: Ints, problem: SchedulingProblem) -> tuple[NDArray[Any], ...
     """By slot modulo six, block and rank: where an operation and what it needs are, when it begins, its lag and time.
 
     Operations lie by microbatch, block, rank and kind of `_ORDER`; one that needs nothing elsewhere has itself there,
-    whose end is still 0. It begins with microbatch 0 after so many times six slots.
+    whose end is still 0. It begins with microbatch 0 after that many times six slots.
     """
     blocks, ranks, kinds = slots.shape
     last, rank = ranks - 1, np.arange(ranks)

@@ -45,8 +45,8 @@ def _own(name: str) -> Callable[..., Schedule]:
     try:
         found = getattr(importlib.import_module(module), function, None)
     except Exception as error:  # whatever a user's own module raises
-        said = f"{module} cannot be imported ({type(error).__name__}: {error}); correct it"
-        raise ScheduleError(f"{name}: {' '.join(said.split())}") from None
+        text = f"{module} cannot be imported ({type(error).__name__}: {error}); correct it"
+        raise ScheduleError(f"{name}: {' '.join(text.split())}") from None
     if not callable(found):
         raise ScheduleError(
             f"{name}: {module} has no function {function!r}; name one that takes stages and microbatches"
@@ -67,8 +67,8 @@ def read_given(name: str, texts: Iterable[str]) -> dict[str, Any]:
         if word not in known:
             hint = f"it has {', '.join(known) or 'none'}"
             raise ScheduleError(f"{name}: unknown parameter {word!r} in {text!r}; {hint}")
-        said = known[word].annotation
-        kind = (said if isinstance(said, str) else inspect.formatannotation(said)).partition(" | ")[0]
+        annotation = known[word].annotation
+        kind = (annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)).partition(" | ")[0]
         if kind not in _READ:
             raise ScheduleError(f"{name}: {word} cannot be given as a text; it has an option of its own")
         try:
@@ -96,7 +96,7 @@ def make(
     name: str, stages: int, microbatches: int, *, costs: Costs | None = None,
     memory_limit: Limit | None = None, **given: Any,
 ) -> Schedule:  # fmt: skip
-    """The schedule `name` for `stages` ranks and so many microbatches.
+    """The schedule `name` for `stages` ranks and `microbatches` microbatches.
 
     `costs` and `memory_limit` (full-stage microbatch activations) reach those that use them; other parameters must be
     ones of the schedule. `chunks` may be given to all, and must then be what the schedule has on each rank.

@@ -18,7 +18,7 @@ Route = Sequence[int]
 """The rank of each stage, for one microbatch."""
 
 Order = Callable[[NDArray[np.bool_], Ints, Ints], tuple[Ints, ...]]
-"""Columns (forward?, stage, microbatch) to sort keys, the weightiest first; the smaller goes first."""
+"""Columns (forward?, stage, microbatch) to sort keys, the most significant first; smaller keys come first."""
 
 _CLASS = np.array([1, 0, 2, 0])
 """By kind: backwards before forwards before weight gradients."""

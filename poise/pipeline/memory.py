@@ -63,7 +63,7 @@ def memory(graph: Graph, weights: Weights = PLAIN) -> Memory:
     """The memory curve of every rank, exactly.
 
     A forward takes its memory when it starts and a backward gives it back when it ends. OFFLOAD gives it back where it
-    stands, since the rank waits there for the copy, and RELOAD takes it where it stands, when the copy begins.
+    is, since the rank waits there for the copy, and RELOAD takes it at its position, when the copy begins.
     """
     stages = graph.schedule.stages
     held = weights.activation if weights.activation is not None else graph.schedule.chunk

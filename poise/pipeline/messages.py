@@ -16,7 +16,7 @@ _FORWARD = (Kind.SEND_F, Kind.RECV_F)
 
 
 class _End(NamedTuple):
-    """A send or receive: the computing operation whose result it carries, and where it stands."""
+    """A send or receive: the computing operation whose result it carries, and its position."""
 
     carries: int
     rank: int
@@ -180,7 +180,7 @@ def _waiting(schedule: Schedule, first: list[int], needs: list[int], matched: Ma
 
 
 def _stuck(schedule: Schedule, first: list[int], at: list[int], rank: int, when: str) -> str:
-    """Where all ranks stand that cannot go on."""
+    """The positions of all ranks that are blocked."""
     stand = [
         f"rank {each} at {schedule.ranks[each][at[each] - first[each]]} (slot {at[each] - first[each]})"
         for each in range(len(schedule.ranks))

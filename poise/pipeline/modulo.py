@@ -25,7 +25,7 @@ STEPS = 50
 """Periods are tried in steps of this part of the shortest one …"""
 
 LONGEST = 3
-"""… up to so many times that."""
+"""… up to this many times that."""
 
 
 def steady(problem: SchedulingProblem, count: int) -> Iterator[partial[Rows]]:

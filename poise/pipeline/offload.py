@@ -1,4 +1,4 @@
-"""Where copies to the host and back stand in a schedule (Wan et al., "PipeOffload", ICML 2025, section 3)."""
+"""Positions of copies to the host and back in a schedule (Wan et al., "PipeOffload", ICML 2025, section 3)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from poise.pipeline.schedule import Schedule
 from poise.pipeline.time import Timing, time
 
 _TRIPS = 3
-"""Activations that are kept for less than so many round trips are not worth one."""
+"""Activations kept for fewer round trips than this are not worth a copy."""
 
 
 class Residency(NamedTuple):
@@ -95,7 +95,7 @@ def _trips(lives: list[Residency], away: int, back: int, size: int) -> list[Roun
 
 
 def _placed(timing: Timing, rank: int, trips: list[RoundTrip]) -> tuple[Op, ...]:
-    """The rank's operations with the copies: one stands behind where it ends, one before where it begins."""
+    """The rank's operations with the copies: an offload after its end, a reload before its begin."""
     graph = timing.graph
     low, high = graph.first[rank], graph.first[rank + 1]
     starts = timing.starts[low:high]

@@ -1,6 +1,6 @@
 """One operation of a pipeline schedule, in PyTorch's written form: `2F0` is stage 2, forward, microbatch 0.
 
-Recomputing, copies to the host and the vocabulary passes, which PyTorch does not know, are written alike.
+Recomputing, copies to the host and the vocabulary passes, which PyTorch lacks, are written the same way.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Kind(IntEnum):
     S = 14
     """Softmax of this rank's shard of the vocabulary; the stage number is the rank."""
     T = 15
-    """The rest of the shard's work, behind what the shards have told each other."""
+    """The rest of the shard's work, after the exchange between shards."""
 
 
 COMPUTE = frozenset({Kind.F, Kind.I, Kind.W, Kind.B, Kind.R, Kind.S, Kind.T})

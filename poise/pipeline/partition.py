@@ -21,7 +21,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Level:
-    """So many components of the level below (devices, at the lowest), joined at bytes per second."""
+    """A number of components of the level below (devices, at the lowest), joined at bytes per second."""
 
     components: int
     bandwidth: Fraction
@@ -29,7 +29,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Stage:
-    """Layers from `first` to `last`, on so many devices that take turns."""
+    """Layers from `first` to `last`, on `devices` devices that alternate."""
 
     first: int
     last: int

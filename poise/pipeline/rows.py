@@ -18,7 +18,7 @@ OP, WAIT, COPY, BARRIER = range(4)
 
 @dataclass(frozen=True)
 class Entries:
-    """What each entry stands for, flat over all rows."""
+    """The operation of each entry, flat over all rows."""
 
     role: Ints
     """OP; WAIT: no time, before an operation that waits for several things; COPY of an OFFLOAD or RELOAD; BARRIER."""
@@ -99,7 +99,7 @@ class Rows:
 
 
 def rows_of(graph: Graph, shared_copy: bool = False) -> Rows:
-    """The rows of a graph. Where an operation waits for several things, waits of no time stand before it."""
+    """The rows of a graph. Where an operation waits for several things, waits of no time precede it."""
     if not graph.beside:
         return Rows(graph, graph.first, graph.needs.tolist())
     count, joins = len(graph.kind), graph.joins
@@ -117,15 +117,15 @@ def rows_of(graph: Graph, shared_copy: bool = False) -> Rows:
     part = np.arange(len(waiter)) - np.repeat(np.cumsum(waits) - waits, waits)
     entry = place[waiter] - (waits[waiter] - 1 - part)
     number[entry] = waiter
-    asked = np.array([op for link in copies for op, _ in link], dtype=np.int64)
+    copied = np.array([op for link in copies for op, _ in link], dtype=np.int64)
     begun = np.array([start for link in copies for _, start in link], dtype=np.int64)
-    asides = slice(int(ranks[-1]), int(ranks[-1]) + len(asked))
-    role[asides], number[asides] = COPY, asked
+    asides = slice(int(ranks[-1]), int(ranks[-1]) + len(copied))
+    role[asides], number[asides] = COPY, copied
     opens = np.array(first[len(first) - len(joins) :], dtype=np.int64) - 1
     role[asides.stop :] = BARRIER
     number[asides.stop :] = np.repeat(np.arange(len(joins)), lengths[len(copies) :])
     ends = np.concatenate([place, np.zeros(count, dtype=np.int64), opens])
-    ends[count + asked] = np.arange(asides.start, asides.stop)
+    ends[count + copied] = np.arange(asides.start, asides.stop)
     needs, message = np.full((2, first[-1]), -1)
     needs[entry] = ends[source]
     message[entry] = np.where(source < count, waiter, -1)

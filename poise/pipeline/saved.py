@@ -1,4 +1,4 @@
-"""Costs of a pipeline as a file: what a recorded step came to, for schedules to be made and compared with."""
+"""Costs of a pipeline as a file: the costs of a recorded step, for making and comparing schedules."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ CURE = "give what `poise calibrate` wrote from a recorded step"
 
 
 def costs_text(costs: Costs, **about: str) -> str:
-    """The file: every field that is not the default, numbers as they are where decimals hold them; `about` beside."""
-    told: dict[str, Any] = {"kind": KIND, "schema": 1, **about}
+    """The file: every field that is not the default, numbers unchanged where decimals hold them; with `about`."""
+    content: dict[str, Any] = {"kind": KIND, "schema": 1, **about}
     for field in fields(costs):
         value = getattr(costs, field.name)
         if value != field.default:
-            told[field.name] = [_plain(each) for each in value] if isinstance(value, tuple) else _plain(value)
-    return json.dumps(told, indent=1) + "\n"
+            content[field.name] = [_plain(each) for each in value] if isinstance(value, tuple) else _plain(value)
+    return json.dumps(content, indent=1) + "\n"
 
 
 def load_costs(path: str | Path) -> Costs:
     """The costs in a file; ScheduleError if it holds none."""
     try:
-        told = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ScheduleError(f"{path}: cannot be read ({error.strerror}); {CURE}") from None
     except ValueError:
         raise ScheduleError(f"{path}: is no JSON; {CURE}") from None
-    if not isinstance(told, dict) or (told.get("kind"), told.get("schema")) != (KIND, 1):
+    if not isinstance(content, dict) or (content.get("kind"), content.get("schema")) != (KIND, 1):
         raise ScheduleError(f"{path}: holds no costs of a pipeline, schema 1; {CURE}")
     known = {field.name for field in fields(Costs)}
     try:
-        return Costs.of(**{name: value for name, value in told.items() if name in known})
+        return Costs.of(**{name: value for name, value in content.items() if name in known})
     except (ScheduleError, TypeError) as error:
         raise ScheduleError(f"{path}: {error}") from None
 

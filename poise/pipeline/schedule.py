@@ -24,7 +24,7 @@ Path = tuple[int, ...]
 class Schedule:
     """Operations of every rank in the order in which the rank runs them.
 
-    Which rank has a stage is told by the operations themselves, for each microbatch: the rank of a microbatch's forward
+    The operations themselves determine which rank has a stage, for each microbatch: the rank of a microbatch's forward
     is its home. So a rank may have several stages, in any placement, and a stage may have copies on several ranks that
     share the microbatches (bidirectional schedules). Durations are no part of a schedule.
     """

@@ -98,7 +98,7 @@ def problem(
     name: str, ranks: int, microbatches: int, *, costs: Costs | None = None, limit: Limit | None = None,
     chunks: int = 1, placement: str = "wave", kept: Fraction | float = 1,
 ) -> SchedulingProblem:  # fmt: skip
-    """The shop of a placement of so many chunks per rank; errors speak of the schedule `name`.
+    """The scheduling problem of a placement with `chunks` chunks per rank; errors name the schedule `name`.
 
     Without a `limit` a rank may hold every microbatch of all its chunks. A limit below one activation of each chunk of
     a rank is refused: no microbatch could pass.

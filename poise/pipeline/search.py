@@ -17,7 +17,7 @@ from poise.pipeline.squeeze import Orders
 from poise.pipeline.steady import lengthen, short
 
 Seed = Callable[[int], Rows]
-"""Makes the rows of so many microbatches, or raises ScheduleError where it cannot."""
+"""Make the rows of a number of microbatches, or raise ScheduleError."""
 
 LOOKS = (2, 3, 4, 6, 8, 12, 16, 24, 48)
 """How far ranks may look ahead."""
@@ -38,7 +38,7 @@ STARTS = 3
 """Schedules that are improved side by side, and one more where there are only a few attempts …"""
 
 ALIKE = 2
-"""… of which so many may come from one scheduler."""
+"""… of which this many may come from one scheduler."""
 
 WORSE = Fraction(1, 20)
 """By how much the next attempt may start from something worse than the last."""
@@ -109,8 +109,8 @@ def improve(
     """The lines and the best that squeezing makes of them, the best first, with a part of the effort that is left.
 
     Attempts take turns; those that fell behind stop half-way. All end soon after the first of the `least` values is
-    reached, since it is the one that counts. Where there will be but a `few` steps, attempts start from unlike lines,
-    look far at once, and all that was better than what it came from is kept, for not all of it can be made long.
+    reached, since it is the one that counts. Where there will be but a `few` steps, attempts start from different
+    lines, look far at once, and all that was better than what it came from is kept, for not all of it can be made long.
     """
     if not given:
         return []

@@ -11,7 +11,7 @@ from poise.pipeline.op import Kind, Op
 from poise.pipeline.schedule import Schedule
 
 _ORDER = (Kind.T, Kind.S, Kind.F, Kind.B)
-"""What all ranks wait for goes first. Forwards before backwards: what may be alive bounds them."""
+"""Operations that all ranks wait for come first. Forwards before backwards: live activations bound them."""
 
 
 def sharded(
@@ -21,7 +21,7 @@ def sharded(
     """1F1B with passes S and T in between: a rank that is free takes the first ready one of T, S, F and B.
 
     Rank r holds at most `alive` − r microbatches (default p + `barriers`, or what the limit allows): the barriers delay
-    the first backward, which so many more forwards bridge. The order is made for `costs` (default: T_F = T_B = T_W = 1,
+    the first backward, which more forwards bridge. The order is made for `costs` (default: T_F = T_B = T_W = 1,
     passes of no time).
     """
     most = stages + barriers if alive is None else alive
@@ -77,17 +77,17 @@ class _Run:
         heappush(self.events, (end, rank))
         last, hop = self.stages - 1, self.durations.hop
         if kind is Kind.F and rank < last:
-            self._tell(now, rank + 1, Kind.F, end + hop(rank, rank + 1))
+            self._notify(now, rank + 1, Kind.F, end + hop(rank, rank + 1))
         elif kind is Kind.F:
             for each in range(self.stages):
-                self._tell(now, each, Kind.S, end + hop(last, each))
+                self._notify(now, each, Kind.S, end + hop(last, each))
         elif kind is Kind.B and rank:
-            self._tell(now, rank - 1, Kind.B, end + hop(rank - 1, rank))
+            self._notify(now, rank - 1, Kind.B, end + hop(rank - 1, rank))
         elif kind in (Kind.S, Kind.T):
             self._join(now, kind, batch, end)
 
     def _join(self, now: int, kind: Kind, batch: int, end: int) -> None:
-        """The barrier behind S or T, open when the last of all ranks has come to it."""
+        """The barrier behind S or T, open when the last of all ranks has reached it."""
         self.left[kind][batch] -= 1
         self.latest[kind][batch] = max(end, self.latest[kind][batch])
         if self.left[kind][batch]:
@@ -95,11 +95,11 @@ class _Run:
         at = self.latest[kind][batch] + self.durations.barrier
         if kind is Kind.S:
             for each in range(self.stages):
-                self._tell(now, each, Kind.T, at)
+                self._notify(now, each, Kind.T, at)
         if (kind is Kind.T) == (self.barriers == 2):
-            self._tell(now, self.stages - 1, Kind.B, at)
+            self._notify(now, self.stages - 1, Kind.B, at)
 
-    def _tell(self, now: int, rank: int, kind: Kind, at: int) -> None:
+    def _notify(self, now: int, rank: int, kind: Kind, at: int) -> None:
         """A rank learns when what it needs for `kind` will be there."""
         self.there[rank][kind].append(at)
         heappush(self.events, (max(now, self.free[rank]), rank))

@@ -1,8 +1,9 @@
 """The short text of a schedule, and the same as JSON.
 
-The text is a line for each rank, its operations apart by spaces, as in `1F0 1F1 1B0 1B1`. Before them stand, as lines
-with `#`, what operations do not tell: `# updates stash`, `# barriers 1`, and `# path 3: 0 2 3` for the stages of
-microbatch 3 where it does not pass all of them in order.
+The text is a line for each rank, its operations separated by spaces, as in `1F0 1F1 1B0 1B1`. Lines with `#` before
+them
+have the properties that operations do not show: `# updates stash`, `# barriers 1`, and `# path 3: 0 2 3` for the stages
+of microbatch 3 where it does not pass all of them in order.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ from poise.core.errors import ScheduleError, UserError
 from poise.pipeline.op import Op, read_op
 from poise.pipeline.schedule import Schedule
 
-_TOLD = re.compile(r"#\s*(updates|barriers|path (\d{1,9}):)\s*(.*)")
+_PROPERTY = re.compile(r"#\s*(updates|barriers|path (\d{1,9}):)\s*(.*)")
 
 
 def write_text(schedule: Schedule) -> str:
     """The text that `read_text` reads back."""
-    told = [f"# updates {schedule.updates}"] if schedule.updates != "flush" else []
+    header = [f"# updates {schedule.updates}"] if schedule.updates != "flush" else []
     if schedule.barriers:
-        told.append(f"# barriers {schedule.barriers}")
+        header.append(f"# barriers {schedule.barriers}")
     every = tuple(range(schedule.stages))
     for batch, path in enumerate(schedule.paths or ()):
         if path != every:
-            told.append(f"# path {batch}: {' '.join(map(str, path))}")
-    return "".join(f"{line}\n" for line in [*told, str(schedule)])
+            header.append(f"# path {batch}: {' '.join(map(str, path))}")
+    return "".join(f"{line}\n" for line in [*header, str(schedule)])
 
 
 def read_text(text: str, name: str = "") -> Schedule:
-    """The schedule that `text` writes; ScheduleError with rank and slot for what is no operation."""
+    """The schedule that `text` writes; ScheduleError with rank and slot for an invalid operation."""
     lines = text.splitlines()
     rows = [line.split() for line in lines if not line.startswith("#")]
     schedule = Schedule.of((_row(rank, words) for rank, words in enumerate(rows)), name)
@@ -41,10 +42,10 @@ def read_text(text: str, name: str = "") -> Schedule:
     for line in lines:
         if not line.startswith("#"):
             continue
-        told = _TOLD.fullmatch(line.rstrip())
-        if told is None:
+        match = _PROPERTY.fullmatch(line.rstrip())
+        if match is None:
             raise ScheduleError(f"{line!r} says nothing known; write # updates, # barriers or # path 3: 0 2 3")
-        word, batch, value = told.groups()
+        word, batch, value = match.groups()
         if batch is not None:
             paths[int(batch)] = tuple(_whole("path", each) for each in value.split())
         elif word == "barriers":
@@ -61,7 +62,7 @@ def read_text(text: str, name: str = "") -> Schedule:
 
 def write_json(schedule: Schedule) -> str:
     """The object that `parse_json` reads back: name, updates, barriers, paths where they differ, operations by rank."""
-    told: dict[str, Any] = {
+    content: dict[str, Any] = {
         "name": schedule.name,
         "stages": schedule.stages,
         "microbatches": schedule.microbatches,
@@ -69,28 +70,28 @@ def write_json(schedule: Schedule) -> str:
         "barriers": schedule.barriers,
     }
     if schedule.paths is not None:
-        told["paths"] = [list(path) for path in schedule.paths]
-    told["ranks"] = [" ".join(map(str, row)) for row in schedule.ranks]
-    return json.dumps(told, indent=1) + "\n"
+        content["paths"] = [list(path) for path in schedule.paths]
+    content["ranks"] = [" ".join(map(str, row)) for row in schedule.ranks]
+    return json.dumps(content, indent=1) + "\n"
 
 
 def parse_json(text: str) -> Schedule:
     """The schedule that an object of `write_json` holds; ScheduleError with the field that is wrong."""
     try:
-        told = json.loads(text)
+        content = json.loads(text)
     except ValueError as error:
         raise ScheduleError(f"no JSON ({error}); give a schedule that `poise train schedule --out` wrote") from None
-    rows = told.get("ranks") if isinstance(told, dict) else None
+    rows = content.get("ranks") if isinstance(content, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, str) for row in rows):
         raise ScheduleError("ranks: missing; give a text of operations for each rank, as in 0F0 0B0")
-    found = Schedule.of((_row(rank, row.split()) for rank, row in enumerate(rows)), str(told.get("name", "")))
-    fields: dict[str, Any] = {"updates": told.get("updates", found.updates)}
+    found = Schedule.of((_row(rank, row.split()) for rank, row in enumerate(rows)), str(content.get("name", "")))
+    fields: dict[str, Any] = {"updates": content.get("updates", found.updates)}
     for word in ("stages", "microbatches", "barriers"):
-        fields[word] = told.get(word, getattr(found, word))
+        fields[word] = content.get(word, getattr(found, word))
         if type(fields[word]) is not int or not 0 <= fields[word] < 10**9:
             raise ScheduleError(f"{word}: {fields[word]!r} is no whole number of 0 or more")
-    if told.get("paths") is not None:
-        fields["paths"] = _paths(told["paths"])
+    if content.get("paths") is not None:
+        fields["paths"] = _paths(content["paths"])
     return replace(found, **fields)
 
 

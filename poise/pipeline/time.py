@@ -20,7 +20,7 @@ from poise.pipeline.walk import walk
 
 
 class Copied(NamedTuple):
-    """The copy that an OFFLOAD or RELOAD (`number` in the graph) asks for, which runs beside the operations."""
+    """The copy that an OFFLOAD or RELOAD (`number` in the graph) starts, which overlaps with the operations."""
 
     number: int
     start: int
@@ -103,8 +103,8 @@ def time(schedule: Schedule, costs: Costs | None = None, *, weights: Weights = P
 
     A rank computes one operation at a time, in its order; a message leaves when its operation ends, arrives after the
     link's time and occupies no rank. Copies run on their links, one at a time: to the host from when the forward has
-    ended, back from where RELOAD stands; OFFLOAD and the backward wait for theirs. A barrier ends `barrier` after the
-    last rank has come to it. Raises ScheduleError for a schedule that cannot finish.
+    ended, back from the position of RELOAD; OFFLOAD and the backward wait for theirs. A barrier ends `barrier` after
+    the last rank has reached it. Raises ScheduleError for a schedule that cannot finish.
     """
     graph = graph_of(schedule)
     durations = (costs or Costs()).at(len(schedule.ranks), schedule.stages, schedule.microbatches)
@@ -121,7 +121,7 @@ def time(schedule: Schedule, costs: Costs | None = None, *, weights: Weights = P
 
 
 def _parted(entries: Entries, starts: list[int], ends: list[int]) -> tuple[list[int], list[int], tuple[Copied, ...]]:
-    """Starts and ends of the operations, and the copies beside them."""
+    """Starts and ends of the operations and of the copies."""
     role, number = entries.role, entries.number
     ops, copies = np.flatnonzero(role == OP).tolist(), np.flatnonzero(role == COPY).tolist()
     found = tuple(Copied(int(number[at]), starts[at], ends[at]) for at in copies)

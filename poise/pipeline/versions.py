@@ -1,6 +1,6 @@
 """Which weights forwards and backwards use where weights change behind every backward, and the rules of that.
 
-A version is how often the weights of a stage have changed on its rank: the number of W or B of the stage that stand
+A version is how often the weights of a stage have changed on its rank: the number of W or B of the stage that come
 before. "stash" and "vertical" are PipeDream's (Narayanan et al., SOSP 2019, section 3.3), "latest" is pipelined
 backpropagation (Kosson et al., MLSys 2021).
 """
@@ -80,7 +80,7 @@ def _comparable(schedule: Schedule) -> None:
 
 
 def _updates_before(graph: Graph) -> Ints:
-    """For each operation how many W or B of its stage stand before it on its rank."""
+    """For each operation how many W or B of its stage come before it on its rank."""
     changes = (graph.kind == Kind.W) | (graph.kind == Kind.B)
     order = np.lexsort((np.arange(len(graph.kind)), graph.stage, graph.rank))
     sorted_changes = changes[order].astype(np.int64)

@@ -12,7 +12,7 @@ _PASSES = (Kind.S, Kind.T)
 
 
 def check_vocabulary(graph: Graph) -> None:
-    """Every rank has S and, behind it, T of every microbatch, and all ranks come to each barrier in the same order."""
+    """Check that every rank has S and then T of every microbatch, and that all reach each barrier in one order."""
     barriers = graph.schedule.barriers
     if barriers not in (0, 1, 2):
         raise ScheduleError(f"{barriers} barriers; vocabulary passes have 1 or 2, and 0 is for none")
@@ -47,7 +47,7 @@ def _everywhere(graph: Graph) -> None:
 
 
 def _same_order(graph: Graph, kind: Kind) -> None:
-    """A barrier is a collective: two ranks that come to two of them in different order use wrong sums, or hang."""
+    """Check barriers, which are collectives: two ranks with different orders use wrong sums, or hang."""
     orders = graph.microbatch[graph.kind == kind].reshape(len(graph.first) - 1, -1)
     other = np.argwhere(orders != orders[0])
     if len(other):

@@ -1,8 +1,8 @@
 """The uniform repetition of GIS-H's block (Wan et al., "PipeOffload", ICML 2025, section 4), for PO-H and PO-F.
 
-A microbatch goes down through all chunks without a stop and up again; the next one follows three slots per chunk later.
-Of every three slots of a rank one is for forwards, one for input and one for weight gradients, so that waves that go
-down by one slot a rank and up by two never meet.
+A microbatch passes down through all chunks without a stop and up again; the next one follows three slots per chunk
+later. Of every three slots of a rank one is for forwards, one for input and one for weight gradients, so that waves
+that go down by one slot a rank and up by two never meet.
 """
 
 from __future__ import annotations

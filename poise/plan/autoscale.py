@@ -1,4 +1,4 @@
-"""What scaling with the load could save: the replicas that each stretch of time needs by itself."""
+"""A bound on what autoscaling could save: the replicas that each window of time needs by itself."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Autoscale:
 def autoscale(demand: Demand, replicas: int, load: float = 1.0) -> Autoscale | None:
     """The closed form for a fleet of `replicas`, sized for the busiest stretch; None for traffic of a few minutes.
 
-    Work is counted in tokens, prompt and output alike.  load: so many times that stretch's the fleet holds.
+    Work is counted in tokens, prompt and output alike.  load: the fleet holds the busiest stretch times this factor.
     """
     whole, busy = demand.whole, demand.stretches[0]
     if whole.after_offsets is not None or span_s(whole) < WINDOWS * LEAST_S:

@@ -22,11 +22,11 @@ from poise.plan.goal import Goal
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One replica at its best under a demand and an SLO.
+    """The best possible performance of one replica under a demand and an SLO.
 
     rate: requests per second, both halves of the work together.  prefill_s, decode_s: seconds of a request's two
     halves.  batch: decodes at once.  limit: what keeps the batch from growing: `tpot`, `kv` or `sequences`.
-    ttft_s, tpot_s: the least there can be, of a request alone with a prompt of `long_prompt` and of mean tokens.
+    ttft_s, tpot_s: the shortest possible, of a request alone with a prompt of `long_prompt` and of mean tokens.
     """
 
     rate: float
@@ -73,14 +73,14 @@ def bound(pool: Pool, estimator: Estimator, demand: Demand, goal: Goal) -> Bound
 
 
 def step_s(estimator: Estimator, decodes: int, context: float, chunks: tuple[Chunk, ...]) -> float:
-    """Seconds of one step of `decodes` decodes at `context` tokens each beside `chunks`."""
+    """Seconds of one step of `decodes` decodes at `context` tokens each and `chunks`."""
     piece = estimator.step(StepShape(decodes, chunks))
     windowed = min(context, estimator.window) if estimator.window else 0.0
     return (piece.base + decodes * (piece.per_kv * context + piece.per_window * windowed)) / SECOND
 
 
 def prompt_s(pool: Pool, estimator: Estimator, tokens: float, demand: Demand) -> float:
-    """Seconds that a prompt of which `tokens` are fresh takes of a replica whose steps are full."""
+    """Seconds that a prompt with `tokens` fresh tokens takes of a replica whose steps are full."""
     size, budget = max(1, round(tokens)), pool.engine.token_budget
     if size >= budget:
         return alone_s(pool, estimator, size, demand.prompt * demand.hit)
@@ -97,7 +97,7 @@ def alone_s(pool: Pool, estimator: Estimator, tokens: int, cached: float = 0.0) 
 
 
 def _shared(pool: Pool, estimator: Estimator, batch: int, fresh: float, context: float, demand: Demand) -> float:
-    """Seconds of a step of `batch` decodes that also computes the prompts of those who will replace them."""
+    """Seconds of a step of `batch` decodes that also computes the prompts of the requests that will replace them."""
     tokens = min(max(1, round(batch * fresh / demand.output)), max(1, pool.engine.token_budget - batch))
     size = min(tokens, max(1, round(fresh)))
     whole, rest = divmod(tokens, size)

@@ -13,7 +13,7 @@ LADDER = (0.8, 0.65, 0.5)
 """Caps to try, as parts of the TDP. At the lowest, decodes run at the lowest clock that was measured (`core.power`)."""
 
 UNSTATED = (0.0,)
-"""What is tried of a device of which no cap is stated."""
+"""The caps tried for a device without stated ones."""
 
 Caps = Mapping[str, tuple[float, ...]]
 """Watts to try, by the device's name. The TDP is a cap that slows nothing, and lets power be compared by phases."""
@@ -27,9 +27,9 @@ def ladder(devices: Iterable[Device]) -> Caps:
 
 
 def read_caps(text: str | None, devices: tuple[Device, ...], *, wanted: bool) -> Caps:
-    """What `--cap-w` says: `none`, `ladder`, or watts as in `H100=500,L40S=250`; a device may stand there twice.
+    """Parse `--cap-w`: `none`, `ladder`, or watts as in `H100=500,L40S=250`; a device may be given twice.
 
-    wanted: whether a ladder is taken where nothing is said. UserError for another device, and for watts that no cap of
+    wanted: whether a ladder is used where the option is not given. UserError for an unknown device, and for watts that
     it can be.
     """
     if text is None:
@@ -57,8 +57,8 @@ def _watts(part: str, value: str, device: Device) -> float:
     try:
         watts = float(value)
     except ValueError:
-        raise UserError(f"--cap-w {part}: {value!r} is no number; give watts, as in H100=500") from None
+        raise UserError(f"--cap-w {part}: {value!r} is not a number; give watts, as in H100=500") from None
     if not least < watts <= most:
-        said = f"above {least:g} W, which it draws idle, and at most {most:g} W, its TDP" if most else "known a TDP of"
-        raise UserError(f"--cap-w {part}: a cap of {device.name} must be {said}; give such watts, or none")
+        text = f"above {least:g} W, which it draws idle, and at most {most:g} W, its TDP" if most else "known a TDP of"
+        raise UserError(f"--cap-w {part}: a cap of {device.name} must be {text}; give such watts, or none")
     return watts

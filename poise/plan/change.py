@@ -14,7 +14,7 @@ MOST_LOAD, STEPS = 2.0, 4
 """The highest factor on the load that is tried, and how often the range is halved: to 6 % of the load."""
 
 LOOSER = 1.5
-"""By how much a limit may be loosened to be worth a word."""
+"""By how much a limit may be loosened to be worth reporting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Changes:
 
 
 def changes(best: Trial, trials: Sequence[Trial], bench: Bench) -> Changes:
-    """What would change `best`. trials: all that were made on the way."""
+    """What would change `best`. trials: all that were simulated on the way."""
     load, beyond = headroom(best.fleet, bench)
     return Changes(
         load, beyond, dict(_lost(best.fleet, bench)), _break_even(best, trials, bench.goal),
@@ -54,7 +54,7 @@ def headroom(fleet: Fleet, bench: Bench) -> tuple[float, bool]:
 
 
 def squeezed(workload: Workload, factor: float) -> Workload:
-    """The same requests in 1/`factor` of the time; what successors wait stays."""
+    """The same requests in 1/`factor` of the time; think times of successors stay."""
     return replace(workload, arrival=(workload.arrival / factor).astype(workload.arrival.dtype))
 
 
@@ -73,7 +73,7 @@ def _lost(fleet: Fleet, bench: Bench) -> Iterator[tuple[str, float]]:
 
 
 def _break_even(best: Trial, trials: Sequence[Trial], goal: Goal) -> dict[str, float]:
-    """Of each device that the best does without: at which price its own best plan would cost the same."""
+    """The price at which a device that the best plan does not use would cost the same, by its name."""
     if goal.minimize != "cost":
         return {}
     prices: dict[str, float] = {}
@@ -86,14 +86,14 @@ def _break_even(best: Trial, trials: Sequence[Trial], goal: Goal) -> dict[str, f
 
 
 def _looser(best: Trial, trials: Sequence[Trial], goal: Goal) -> Iterator[tuple[str, float, dict[str, float]]]:
-    """Fleets that are better but for limits that they pass by no more than `LOOSER`; the best of each set of limits."""
+    """Fleets that are better but exceed limits by no more than `LOOSER`; the best of each set of limits."""
     limits = {name: value for name in PARTS if (value := getattr(goal.slo, name)) is not None}
-    told: set[frozenset[str]] = set()
+    seen: set[frozenset[str]] = set()
     for trial in sorted(trials, key=lambda each: (each.value(goal), -each.attainment)):
         reached = {name: getattr(trial, name) for name in limits}
         if trial.value(goal) >= best.value(goal) or any(value is None for value in reached.values()):
             continue
         over = {name: value for name, value in reached.items() if value > limits[name]}
-        if over and frozenset(over) not in told and all(over[name] <= LOOSER * limits[name] for name in over):
-            told.add(frozenset(over))
+        if over and frozenset(over) not in seen and all(over[name] <= LOOSER * limits[name] for name in over):
+            seen.add(frozenset(over))
             yield trial.fleet.written, trial.value(goal), over

@@ -1,10 +1,11 @@
-"""`poise plan` once its options are read: ask, search, show, write."""
+"""The command `poise plan` after its options are parsed: search, print, write."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -12,68 +13,30 @@ from poise.core.errors import UserError
 
 if TYPE_CHECKING:
     from poise.core.spec import Device, Format
+    from poise.plan.options import PlanOptions
     from poise.plan.plan import Plan, PlanQuestion
     from poise.plan.trial import Trial
 
 ENGINES = ("vllm", "sglang", "tensorrt-llm")
 
 
-@dataclass(frozen=True, slots=True)
-class PlanOptions:
-    """The options of `poise plan`; `json` is a file or `-`."""
-
-    traffic: Path | None
-    model: str
-    slo: str
-    devices: str
-    minimize: str
-    budget: float | None
-    power_w: float | None
-    cap_w: str | None
-    prices: Path | None
-    formats: str
-    kv: str
-    engine: str
-    rate: float | None
-    prompt_tokens: str | None
-    output_tokens: str | None
-    sets: list[str]
-    requests: int
-    seeds: int
-    widest: int
-    no_split: bool
-    no_mix: bool
-    scale: bool | None
-    start: str | None
-    jobs: str | None
-    ray: str | None
-    time_s: float | None
-    json: str | None
-    out: Path | None
-    hosts: str | None
-    checkpoints: list[str]
-    images: list[str]
-    quiet: bool
-
-
 def plan_fleet(options: PlanOptions) -> bool:
-    """Find a plan, print and write what was asked for; returns whether it was interrupted."""
+    """Find a plan, print it and write its files; returns whether it was interrupted."""
     from poise.experiment.progress import Bars
     from poise.experiment.workers import workers_of
     from poise.plan.plan import SearchOptions, plan
-    from poise.scenario.write import check_writable
+    from poise.scenario.write import check_json, check_writable
 
-    if options.json is not None and options.json != "-":
-        check_writable(Path(options.json), "--json")
+    check_json(options.json)
     if options.out is not None:
         check_writable(options.out, "--out", folder=True)
     workers, places = workers_of(options.jobs, options.ray), _places(options)
-    asked = ask(options)
+    question = ask(options)
     with Bars() as bars:
         ways = SearchOptions(
             workers, options.time_s, None if options.quiet else bars, None if options.quiet else Better()
         )
-        found = plan(asked, ways)
+        found = plan(question, ways)
     _show(options, found)
     _write(options, found, places)
     if found.best is None and not found.found.interrupted:
@@ -81,8 +44,17 @@ def plan_fleet(options: PlanOptions) -> bool:
     return found.found.interrupted
 
 
+def _sets(options: PlanOptions) -> list[str]:
+    """Changes of the scenario around the traffic, the names of its columns among them."""
+    if options.columns is None:
+        return options.sets
+    from poise.workload.readers.named import parse_columns
+
+    return [*options.sets, f"workload.columns={json.dumps(parse_columns(options.columns))}"]
+
+
 def ask(options: PlanOptions) -> PlanQuestion:
-    """The question that the options state; UserError for what cannot be one."""
+    """The question that the options state; UserError where they are not valid."""
     from poise.catalogue import device, model
     from poise.catalogue.engines import engine_defaults
     from poise.plan.cap import read_caps
@@ -101,8 +73,8 @@ def ask(options: PlanOptions) -> PlanQuestion:
     prices, basis = _prices(options, devices)
     return PlanQuestion(
         source=Source(
-            options.traffic, options.rate, _length(options.prompt_tokens, "--prompt-tokens"),
-            _length(options.output_tokens, "--output-tokens"), options.sets,
+            options.recorded, options.rate, _length(options.prompt_tokens, "--prompt-tokens"),
+            _length(options.output_tokens, "--output-tokens"), _sets(options),
         ),
         model=model(options.model),
         goal=Goal(slo, attainment, options.minimize, options.budget, options.power_w),  # type: ignore[arg-type]
@@ -125,7 +97,7 @@ def ask(options: PlanOptions) -> PlanQuestion:
 
 
 def _prices(options: PlanOptions, devices: Iterable[Device]) -> tuple[dict[str, Any], str]:
-    """Prices where they are wanted: a fleet of least devices or energy needs none."""
+    """Prices where they are needed: a fleet of least devices or energy needs none."""
     from poise.plan.prices import prices_of
 
     names = [each.name for each in devices]
@@ -143,7 +115,7 @@ def _formats(text: str, option: str) -> tuple[Format, ...]:
     chosen = _names(text, option, "bf16,fp8")
     for name in chosen:
         if name not in get_args(Format):
-            raise UserError(f"{option} {name}: is no format; give {', '.join(get_args(Format))}")
+            raise UserError(f"{option} {name}: is not a format; give {', '.join(get_args(Format))}")
     return tuple(chosen)  # type: ignore[arg-type]
 
 
@@ -161,13 +133,13 @@ def _length(text: str | None, option: str) -> Any:
 
 
 def _places(options: PlanOptions) -> dict[str, Any]:
-    """Where the plan shall run, as `Setting` names it."""
+    """Where the plan is deployed, as `Setting` has it."""
     from poise.core.spec import Format
 
     checkpoints = _pairs(options.checkpoints, "--checkpoint", "fp8=RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8")
     for name in checkpoints:
         if name not in get_args(Format):
-            raise UserError(f"--checkpoint {name}=…: {name} is no format; give {', '.join(get_args(Format))}")
+            raise UserError(f"--checkpoint {name}=…: {name} is not a format; give {', '.join(get_args(Format))}")
     return {
         "hosts": () if options.hosts is None else tuple(_names(options.hosts, "--hosts", "gpu1,gpu2")),
         "checkpoints": checkpoints,
@@ -181,13 +153,13 @@ def _pairs(texts: Iterable[str], option: str, example: str) -> dict[str, str]:
     for text in texts:
         name, _, value = text.partition("=")
         if not name or not value:
-            raise UserError(f"{option} {text}: is no NAME=VALUE; give one as in {example}")
+            raise UserError(f"{option} {text}: is not NAME=VALUE; give one as in {example}")
         pairs[name] = value
     return pairs
 
 
 class Better:
-    """Says each better fleet as it is found, on the terminal."""
+    """Prints each better fleet as it is found, on a terminal."""
 
     def __init__(self) -> None:
         import time
@@ -195,7 +167,7 @@ class Better:
         self._since, self._clock = time.monotonic(), time.monotonic
 
     def __call__(self, trial: Trial) -> None:
-        """Say this one, where somebody looks on."""
+        """Print one fleet, if the output is a terminal."""
         from poise.plan.show import counted
 
         fleet = trial.fleet
@@ -225,7 +197,7 @@ def _write(options: PlanOptions, found: Plan, places: dict[str, Any]) -> None:
 
 
 def _lacking(found: Plan, places: dict[str, Any]) -> list[str]:
-    """Which of the files say only why they cannot be."""
+    """The names of files that only say why they cannot be made."""
     from poise.plan.deploy.folder import refused
 
     if found.deployed is None:
@@ -234,7 +206,7 @@ def _lacking(found: Plan, places: dict[str, Any]) -> list[str]:
 
 
 def _write_folder(found: Plan, folder: Path, places: dict[str, Any]) -> list[Path]:
-    """The page, the JSON, and what deploys the plan where there is one; `places` says where to."""
+    """Write the page, the JSON, and the files that deploy the plan where there is one; `places`: its hosts."""
     from poise.plan.deploy.folder import write_deployment
     from poise.plan.page import write_page
     from poise.plan.to_dict import told

@@ -1,4 +1,4 @@
-"""The plan that is given in the end: the best found that holds on traffic that the search has not seen as well."""
+"""Confirms the final plan: the best found fleet that also holds on traffic not used in the search."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from poise.plan.search import SearchResult
 from poise.plan.trial import Trial
 
 CANDIDATES = 10
-"""Fleets that are looked at again, the best first."""
+"""Fleets that are confirmed at most, the best first."""
 
 ALIKE = 2
-"""Of fleets that differ in settings only, so many are looked at again."""
+"""Of fleets that differ in settings only, at most this many are confirmed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class Confirmed:
 
 
 def confirm(found: SearchResult, limits: Limits, stopped: Callable[[], bool] = bool) -> Confirmed:
-    """Look at the best fleets again, under fresh seeds where there are any, until one is sure.
+    """Simulate the best fleets again, under fresh seeds where there are any, until one is sure.
 
     A recorded load has no fresh traffic: its interval is that over blocks of its own time. A fleet that is not sure is
-    also tried with one more replica in each pool, in the order of what is made least. stopped: whether to end with what
+    also tried with one more replica in each pool, in the order of the objective. stopped: whether to end with what
     there is.
     """
     bench, order = found.bench, count()
@@ -60,7 +60,7 @@ def confirm(found: SearchResult, limits: Limits, stopped: Callable[[], bool] = b
 
 
 def _candidates(found: SearchResult) -> Iterator[Trial]:
-    """What holds in the search, of each fleet the best settings only."""
+    """The trials that hold in the search, of each fleet the best settings only."""
     seen: Counter[str] = Counter()
     for trial in sorted(found.best.values(), key=found.rank):
         seen[trial.fleet.written] += 1
@@ -69,5 +69,5 @@ def _candidates(found: SearchResult) -> Iterator[Trial]:
 
 
 def sure(trial: Trial, attainment: float) -> bool:
-    """Whether the lower end of the interval of its share meets the goal; without an interval nothing is sure."""
+    """Whether the lower end of the interval of its share meets the goal; without an interval no fleet is sure."""
     return trial.spread is not None and trial.attainment - trial.spread >= attainment

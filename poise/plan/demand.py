@@ -1,4 +1,4 @@
-"""The traffic that a fleet is sized for: its busiest stretch, and what it comes to per second."""
+"""The traffic that a fleet is sized for: its busiest stretch, and its rate per second."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ REQUESTS = 4000
 """Requests that one simulation takes, unless a stretch of `LEAST_S` has more."""
 
 LEAST_S, MOST = 60.0, 20_000
-"""Seconds that a stretch lasts where the traffic has so much, and the requests at which it is cut all the same."""
+"""Least seconds of a stretch where the traffic is that long, and the requests at which it is cut all the same."""
 
 WARMUP = 0.1
-"""The share of a stretch's time that fills the fleet and is not judged."""
+"""The share of a stretch's time that is warm-up and not judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +60,22 @@ def demand_of(workloads: Sequence[Workload], *, name: str, requests: int = REQUE
     if len(first) < 2 or first.concurrency or not span_s(first):
         raise UserError(f"{name}: {_rateless(first)}; a plan needs arrivals over time: give more, or --rate")
     stretches = sorted((busiest(each, _rows(each, requests)) for each in workloads), key=tokens_per_s)
-    told = stretches.pop(3 * (len(stretches) - 1) // 4)
+    chosen = stretches.pop(3 * (len(stretches) - 1) // 4)
     notes = []
-    if len(told) < len(first):
-        notes.append(f"sized for the busiest {len(told)} requests of {len(first)} ({span_s(told):.4g} s)")
+    if len(chosen) < len(first):
+        notes.append(f"sized for the busiest {len(chosen)} requests of {len(first)} ({span_s(chosen):.4g} s)")
     return Demand(
-        rate=len(told) / span_s(told),
-        prompt=float(told.prompt.mean()),
-        output=float(told.output.mean()),
-        long_prompt=float(np.percentile(told.prompt, 99, method="inverted_cdf")),
-        longest=int((told.prompt.astype(np.int64) + told.output).max()),
-        hit=told.reachable_hit_rate() if told.prefixes is not None else 0.0,
-        stretches=(told,),
+        rate=len(chosen) / span_s(chosen),
+        prompt=float(chosen.prompt.mean()),
+        output=float(chosen.output.mean()),
+        long_prompt=float(np.percentile(chosen.prompt, 99, method="inverted_cdf")),
+        longest=int((chosen.prompt.astype(np.int64) + chosen.output).max()),
+        hit=chosen.reachable_hit_rate() if chosen.prefixes is not None else 0.0,
+        stretches=(chosen,),
         fresh=tuple(stretches),
         whole=first,
         notes=tuple(notes),
-        turns=_turns(told),
+        turns=_turns(chosen),
     )
 
 
@@ -97,12 +97,12 @@ def busiest(workload: Workload, rows: int) -> Workload:
 
 
 def tokens_per_s(workload: Workload) -> float:
-    """Prompt and output tokens that are asked for in a second."""
+    """Prompt and output tokens requested per second."""
     return float(workload.prompt.sum(dtype=np.int64) + workload.output.sum(dtype=np.int64)) / span_s(workload)
 
 
 def span_s(workload: Workload) -> float:
-    """Seconds from the first arrival to the last, and what successors wait at least."""
+    """Seconds from the first arrival to the last, at least the think times of successors."""
     waited = 0.0
     if workload.delay is not None and workload.after_offsets is not None:
         leaders = int((np.diff(workload.after_offsets) == 0).sum())
@@ -128,5 +128,5 @@ def _rateless(workload: Workload) -> str:
     if workload.concurrency:
         return f"its load is closed ({workload.concurrency} at once), so it has no rate of its own"
     if len(workload) < 2:
-        return f"it has {len(workload)} request{'s' if len(workload) != 1 else ''}, which is no rate"
-    return "all its requests arrive at one instant, which is no rate"
+        return f"it has {len(workload)} request{'s' if len(workload) != 1 else ''}, which gives no rate"
+    return "all its requests arrive at one instant, which gives no rate"

@@ -1,4 +1,4 @@
-"""Whether a run under way can still hold an SLO: what has been missed so far is missed for good."""
+"""Early stop: whether a running simulation can still hold an SLO, given the arrivals that have missed it so far."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from poise.core.units import SECOND, ps
 from poise.report.latency import column
 
 ROUNDING = 1e-9
-"""What a product of a share and a count may be off."""
+"""Rounding error of a product of a share and a count."""
 
 
 @dataclass(frozen=True, slots=True)
 class SloFeasibility:
-    """Ends a run in which one part of `slo` is missed by so many arrivals that fewer than `share` of all can meet it.
+    """Ends a run once so many arrivals have missed one part of `slo` that fewer than `share` of all can meet it.
 
     warmup_s: seconds whose arrivals are not judged. What a request without a first token or an end has waited already
-    counts; whatever arrives later is taken to meet the SLO. So it ends no run that would hold, whatever comes.
+    counts; later arrivals are taken to meet the SLO. So it never ends a run that would hold.
     """
 
     slo: Slo
@@ -29,19 +29,19 @@ class SloFeasibility:
     warmup_s: float
 
     def gone(self, run: Run, now: int) -> bool:
-        """Whether the run cannot hold any more, seen at the instant `now`."""
+        """Whether the run can no longer hold at the instant `now`."""
         judged = self._judged(run)
         allowed = judged - ceil(self.share * judged - ROUNDING)
         return max((int(missed.sum()) for missed in self._missed(run, now)), default=0) > allowed
 
     def left(self, run: Run, now: int) -> float:
-        """The share of arrivals that can meet the SLO at most."""
+        """An upper bound on the share of arrivals that meet the SLO."""
         judged = self._judged(run)
         missed = np.logical_or.reduce(self._missed(run, now)) if judged else np.zeros(1)
         return 1 - float(missed.sum()) / max(judged, 1)
 
     def _judged(self, run: Run) -> int:
-        """Arrivals that are judged: all that did not come within warm-up."""
+        """Arrivals that are judged: all after warm-up."""
         arrived = column(run.records.arrived_at)
         return len(arrived) - int(((arrived >= 0) & (arrived < ps(self.warmup_s))).sum())
 
@@ -64,7 +64,7 @@ class SloFeasibility:
 def looser(slo: Slo, times: float, before_s: float = 0.0) -> Slo:
     """Limits `times` as wide, less `before_s` seconds that are spent before the first token.
 
-    None on programs: how much of one is still to come is not told by what it has missed.
+    None for limits on programs: their remaining time cannot be bounded from what they have missed.
     """
     least = 1 / SECOND
 

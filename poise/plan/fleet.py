@@ -1,4 +1,4 @@
-"""A fleet: pools of replicas and the router before them, priced."""
+"""A fleet: pools of replicas and the router in front of them, priced."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROLES = {"mixed": "", "prefill": " prefill", "decode": " decode"}
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Pools, each with its replicas and price, what routes between them, and what befalls them in a simulation.
+    """Pools, each with its replicas and price, the router between them, and their faults in a simulation.
 
     `written` is its short form: `3 × H100 tp2 fp8`.
     """
@@ -57,12 +57,12 @@ class Fleet:
 
     @property
     def idle_w(self) -> float:
-        """Watts that the devices draw together with nothing to do."""
+        """Watts that all devices draw together when idle."""
         return IDLE_SHARE * sum(pool.replicas * pool.devices * pool.device.tdp_w for pool in self.pools)
 
     @property
     def split(self) -> bool:
-        """Whether prefill and decode are apart."""
+        """Whether prefill and decode are separate."""
         return any(pool.role != "mixed" for pool in self.pools)
 
     @property
@@ -72,7 +72,7 @@ class Fleet:
 
     @property
     def batcher(self) -> str:
-        """What its engines make batches by."""
+        """Its engines' batch policy."""
         engine = self.pools[0].engine
         return engine_defaults(engine.name, engine.version).batcher
 
@@ -81,18 +81,18 @@ class Fleet:
         return Cluster(self.pools, faults=self.faults)
 
     def policies(self, scaler: str = "", settings: Mapping[str, Any] | None = None) -> Policies:
-        """What decides in it: its router, batches as its engine makes them, and a scaler where one is named."""
+        """Its policies: the router, batches as its engine makes them, and a scaler where one is named."""
         grows = build("scaler", scaler, dict(settings or {})) if scaler else None
         return Policies(router=build("router", self.router), batcher=build("batcher", self.batcher), scaler=grows)
 
     def with_replicas(self, counts: tuple[int, ...]) -> Fleet:
-        """The same with so many replicas in each pool; pools without any are left out."""
+        """The same with these numbers of replicas; pools without any are left out."""
         pools = zip(self.pools, counts, strict=True)
         return replace(self, pools=tuple(replace(pool, replicas=n) for pool, n in pools if n))
 
 
 def unit_name(pool: Pool) -> str:
-    """One replica in a few words, as in `H100-SXM-80GB tp2 fp8`; degrees of 1 and 16-bit formats go unsaid."""
+    """One replica in a few words, as in `H100-SXM-80GB tp2 fp8`; degrees of 1 and 16-bit formats are left out."""
     degrees = (("tp", pool.tensor), ("pp", pool.pipeline), ("dp", pool.data), ("ep", pool.expert))
     parts = [pool.device.name, *(f"{word}{n}" for word, n in degrees if n > 1)]
     parts += [pool.weights] if pool.weights != "bf16" else []

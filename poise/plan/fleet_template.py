@@ -1,4 +1,4 @@
-"""Kinds of fleet, each a ladder: equal replicas, prefill and decode apart, or a mix; every rung has a little more.
+"""Kinds of fleet, each a ladder: equal replicas, separate prefill and decode, or a mix; each rung is a little larger.
 
 The search climbs a ladder to the first rung that holds the SLO in simulation. A ladder knows by closed form where to
 begin (`first`) and below which rung nothing can do (`floor`).
@@ -19,7 +19,7 @@ from poise.plan.unit import alone
 from poise.report.spending import IDLE_SHARE
 
 DOUBT = 1.1
-"""By how much a replica may carry more than its closed form says before a rung is thought to be too low."""
+"""The factor by which a replica may exceed its closed form before a rung is considered too low."""
 
 
 class FleetTemplate(Protocol):
@@ -32,17 +32,17 @@ class FleetTemplate(Protocol):
 
     @property
     def first(self) -> int:
-        """The rung that the closed form takes for enough."""
+        """The rung that is enough by the closed form."""
         ...
 
     @property
     def floor(self) -> int:
-        """The lowest rung that could be enough if the closed form were `DOUBT` times too careful."""
+        """The lowest rung that could be enough if replicas carried `DOUBT` times their closed form."""
         ...
 
     @property
     def watts(self) -> float:
-        """The mean power of the floor's devices at least: at idle all the time, at work as long as the work takes."""
+        """A lower bound on the mean power of the floor's devices: idle always, busy as long as the work takes."""
         ...
 
     def fleet(self, rung: int) -> Fleet:
@@ -51,7 +51,7 @@ class FleetTemplate(Protocol):
 
 
 def at_least(fleet: Fleet, busy: tuple[float, ...]) -> float:
-    """Watts of a fleet whose pools have so many replicas at work by the closed form."""
+    """Watts of a fleet whose pools have these numbers of busy replicas by the closed form."""
     idle = work = 0.0
     for n, pool in zip(busy, fleet.pools, strict=True):
         rest = IDLE_SHARE * pool.device.tdp_w
@@ -91,7 +91,7 @@ class Same:
         return at_least(self.fleet(self.floor), (self.rate / self.bound.rate,))
 
     def fleet(self, rung: int) -> Fleet:
-        """So many replicas."""
+        """A fleet of `rung` replicas."""
         return Fleet((replace(self.pool, replicas=rung),), self.router)
 
 
@@ -115,12 +115,12 @@ class Split:
 
     @property
     def first(self) -> int:
-        """The rung at which both halves have what the closed form asks for."""
+        """The rung at which both halves have their closed form's replicas."""
         return self._enough(1.0)
 
     @property
     def floor(self) -> int:
-        """The same if each replica did `DOUBT` times as much."""
+        """The same if each replica carried `DOUBT` times as much."""
         return self._enough(1 / DOUBT)
 
     @property
@@ -154,7 +154,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Mix:
-    """Fleets of several kinds of replica, each made when its rung is asked for; beyond the last rung, the last one.
+    """Fleets of several kinds of replica, each made when its rung is needed; beyond the last rung, the last one.
 
     make: the fleet of a rung.  rungs: how many there are.  first: where the climb begins.
     """
@@ -167,7 +167,7 @@ class Mix:
 
     @property
     def watts(self) -> float:
-        """That of idle devices: how the work is shared is not known beforehand."""
+        """The power of idle devices: how the work is shared is not known beforehand."""
         return self.fleet(self.floor).idle_w
 
     def fleet(self, rung: int) -> Fleet:
@@ -177,7 +177,7 @@ class Mix:
 
 @dataclass(frozen=True)
 class Single:
-    """One fleet, and no way up."""
+    """A ladder of one fleet."""
 
     only: Fleet
     first: int = 1
@@ -190,7 +190,7 @@ class Single:
 
     @property
     def watts(self) -> float:
-        """That of idle devices."""
+        """The power of idle devices."""
         return self.only.idle_w
 
     def fleet(self, rung: int) -> Fleet:

@@ -1,4 +1,4 @@
-"""What a plan must hold and what it makes least."""
+"""A plan's constraints and its objective."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PARTS = tuple(each.name for each in fields(Slo))
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A service level, the share of arrivals that must meet it, what is made least, and what may not be passed.
+    """A service level, the share of arrivals that must meet it, the objective, and limits.
 
     attainment: share of arrivals in (0, 1].  budget: dollars per hour.  power_w: watts of all devices together, each
     at the power that it may draw (its TDP, or its cap).
@@ -60,7 +60,7 @@ def _limit(part: str, name: str, value: str) -> float:
     try:
         number = float(value)
     except ValueError:
-        raise UserError(f"--slo {part}: {value!r} is no number; give seconds, as in {name}=0.5") from None
+        raise UserError(f"--slo {part}: {value!r} is not a number; give seconds, as in {name}=0.5") from None
     if not isfinite(number) or number <= 0 or (name == "attainment" and number > 1):
         rule = "above 0 and at most 1, as in 0.99" if name == "attainment" else "above 0, in seconds"
         raise UserError(f"--slo {part}: {name} must be {rule}")

@@ -1,4 +1,4 @@
-"""What no fleet may pass: dollars, watts, devices of a kind, and what has been found already."""
+"""Limits of every fleet: dollars, watts, devices of a kind, and the best objective found so far."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from poise.plan.goal import Goal
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """devices: the most of each, by name; a device that is not named has no limit.  most: of what is made least, where
+    """devices: the most of each, by name; a device that is not named has no limit.  most: of the objective, where
     that is known before a fleet is tried (devices or dollars per hour)."""
 
     goal: Goal
@@ -35,7 +35,7 @@ class Limits:
 
 
 def value_of(fleet: Fleet, goal: Goal) -> float:
-    """What is made least, as far as it is known before the fleet is tried: no energy is."""
+    """The objective, where it is known before the fleet is tried: energy is not."""
     if goal.minimize == "cost":
         return fleet.price_per_hour
     return float(fleet.devices) if goal.minimize == "gpus" else 0.0

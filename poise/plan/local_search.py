@@ -1,4 +1,4 @@
-"""The settings of a fleet that were not searched from the start: its router, batch limits and single replicas."""
+"""Varies settings of a fleet that the main search keeps fixed: its router, batch limits and single replicas."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ SEQUENCES = (64, 128, 256, 512, 1024)
 """Limits of requests that run at once (`max_num_seqs`, `max_running_requests`)."""
 
 HOPE, SETTLED = 0.5, 0.9995
-"""The share that a smaller fleet must have met for other settings to be worth a try, and that from which on a fleet
-has nothing to gain by them."""
+"""The share that a smaller fleet must have met for other settings to be worth a try, and the share from which a fleet
+can gain nothing by them."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Variant:
 
     @property
     def name(self) -> str:
-        """The kind and what is changed."""
+        """The kind and its changed settings."""
         changes = {"router": self.router, "budget": self.token_budget, "sequences": self.max_sequences}
         return ", ".join([self.kind.name, *(f"{name} {value}" for name, value in changes.items() if value)])
 
@@ -76,7 +76,7 @@ def variants(kind: FleetTemplate, best: Trial, trials: Iterable[Trial], demand: 
 
 
 def lower(kind: FleetTemplate, best: Trial) -> Callable[[Iterable[Trial]], Trial | None]:
-    """What finds, among trials, that of the rung below the best one, if more than `HOPE` met the SLO there."""
+    """Finds, among trials, that of the rung below the best one, if more than `HOPE` met the SLO there."""
     rung = _rung(kind, best)
     fleet = kind.fleet(rung - 1) if rung > 1 else None
     return lambda trials: next((each for each in trials if each.fleet == fleet and each.attainment > HOPE), None)
@@ -108,7 +108,7 @@ def _settings(kind: FleetTemplate, first: int, floor: int, fleet: Fleet, demand:
 
 
 def _choice(fleet: Fleet) -> bool:
-    """Whether a router has any: a role with several replicas."""
+    """Whether a router has a choice: a role with several replicas."""
     roles = [pool.role for pool in fleet.pools for _ in range(pool.replicas)]
     return len(set(roles)) < len(roles)
 

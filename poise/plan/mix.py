@@ -24,17 +24,17 @@ PROMPTS, OUTPUTS = 4, 3
 """Bins of the histogram: prompts by quantile, and output tokens by quantile within each."""
 
 EACH = 2
-"""Kinds of replica that a device takes part with, the cheapest per request first."""
+"""Kinds of replica of each device that take part, the cheapest per request first."""
 
 STEP, RUNGS = 1.08, 13
 """Factor on the demand from one rung to the next, and how many there are: the program leaves no room for chance, and
-the simulation says how much is wanted. The first rung has the benefit of doubt that every closed form has."""
+the simulation shows how much is needed. The first rung has the same margin as every closed form."""
 
 FIRST = 1 + ceil(log(DOUBT) / log(STEP))
 """The rung at which the closed form asks for its own demand."""
 
 ROUTERS = ("min_ttft", "least_tokens")
-"""Routers that know that replicas differ."""
+"""Routers that take differences between replicas into account."""
 
 
 def mixes(
@@ -96,7 +96,7 @@ def histogram(demand: Demand) -> Sizes:
 
 
 def _taken(bounds: Sequence[tuple[Pool, Bound]]) -> tuple[Pool, ...]:
-    """Of each device the replicas that serve a request at the least price."""
+    """Of each device the replicas that serve a request at the lowest price."""
     ranked = sorted(
         ((pool.devices * (pool.price_per_hour or 0.0) / each.rate, unit_name(pool), pool) for pool, each in bounds),
         key=lambda row: row[:2],
@@ -110,7 +110,7 @@ def _taken(bounds: Sequence[tuple[Pool, Bound]]) -> tuple[Pool, ...]:
 
 
 def _unit(pool: Pool, sizes: Sizes, demand: Demand, goal: Goal, cost: Cost) -> Unit:
-    """A replica as the program takes it: its closed form on each bucket alone."""
+    """A replica as the program's input: its closed form on each bucket alone."""
     estimator = cost.build(pool)
     rates = []
     for bucket in sizes.buckets:

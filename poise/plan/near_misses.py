@@ -1,4 +1,4 @@
-"""The trials that fell short of a plan by least: they say what binds it, or how far off an impossible SLO is."""
+"""The trials that missed a plan most narrowly: they show what binds it, or how far off an impossible SLO is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from poise.plan.trial import Trial
 
 
 def smaller(best: Trial, goal: Goal) -> Callable[[Iterable[Trial]], Trial | None]:
-    """What finds the largest fleet of the same makes as the best one that is smaller and does not hold."""
+    """Finds the largest fleet of the same makes as the best one that is smaller and does not hold."""
 
     def nearest(trials: Iterable[Trial]) -> Trial | None:
         short = [each for each in trials if not each.meets(goal) and _makes(each) == _makes(best)]

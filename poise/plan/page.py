@@ -1,4 +1,4 @@
-"""The page of a plan: the answer, what it trades off against, and everything that was tried."""
+"""The HTML page of a plan: the answer, its trade-offs, and everything that was tried."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOLDS, MISSES, CHOSEN = 2, 7, 0
 """Colours of fleets that hold, of those that do not, and of the plan."""
 
 Axis = tuple[str, Callable[[Trial], float | None], bool]
-"""What an axis shows: its label, the figure, and whether it is logarithmic."""
+"""An axis: its label, the figure, and whether it is logarithmic."""
 
 
 def write_page(plan: Plan, folder: Path) -> Path:
@@ -33,7 +33,7 @@ def write_page(plan: Plan, folder: Path) -> Path:
 
 
 def page(plan: Plan) -> str:
-    """The page as text; it refers to nothing outside."""
+    """The page as text; it loads nothing from outside."""
     best = plan.best
     title = f"A fleet for {plan.ask.model.name}"
     if best is None:
@@ -107,7 +107,7 @@ def _spot(name: str, style: int) -> str:
 
 
 def _charts(plan: Plan) -> list[str]:
-    """What is made least against each part of the latency and against energy."""
+    """The objective against each part of the latency and against energy."""
     aim = plan.ask.goal.minimize
     price: Axis = ("dollars per hour", lambda each: each.fleet.price_per_hour or None, False)
     count: Axis = ("devices", lambda each: float(each.fleet.devices), False)

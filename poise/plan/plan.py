@@ -1,4 +1,4 @@
-"""A plan: what was asked, what was found, how sure it is, and what would change it."""
+"""Makes a plan: searches, confirms what was found, and computes what would change it."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from poise.scenario.cluster import Recipe
 from poise.scenario.engine_cost import EngineCost
 
 SEEDS = 5
-"""Seeds of generated load: one is searched, all of them confirm."""
+"""Seeds of generated load: one for the search, all of them to confirm."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanQuestion:
-    """What a plan is asked for.
+    """The input of a plan.
 
     prices: of devices, by name; basis: where they are from.  formats, kv: of weights and of the KV cache.  split, mix:
-    whether prefill and decode may be apart, and whether one role may have several kinds of replica.  widest: devices of
-    one replica.  caps: power caps to try, by device.  requests: of one simulation.
+    whether prefill and decode may be separate, and whether one role may have several kinds of replica.  widest: most
+    devices of one replica.  caps: power caps to try, by device.  requests: of one simulation.
     scale: whether scalers are simulated (None: where they could save much, and soon).  start: how long a replica takes
     to serve.
     """
@@ -78,7 +78,7 @@ class Plan:
 
     workload: the section of a scenario.  unlimited: what would be best without budget, power limit and numbers of
     devices, where nothing holds within them.
-    changes, scaling, spot, scaled: None where there is no best, or nothing to say.
+    changes, scaling, spot, scaled: None where there is no best, or no result.
     first_s, wall_s: seconds until the first fleet that holds (None: none did), and until the plan.
     """
 
@@ -122,7 +122,7 @@ class Plan:
 
     @property
     def setting(self) -> Setting:
-        """What the files that deploy the plan need beside its fleet."""
+        """What the files that deploy the plan need besides its fleet."""
         ask, demand, grown = self.ask, self.demand, self._grown
         return Setting(
             workload=self.workload, slo=ask.goal.slo, seeds=tuple(range(1 + len(demand.fresh))),
@@ -143,13 +143,13 @@ class Plan:
 
     @property
     def pareto(self) -> list[Trial]:
-        """Fleets that hold and that no other one beats in price, devices, time to first token, per token and energy."""
+        """The Pareto front: fleets that hold and that no other beats in price, devices, TTFT, TPOT and energy."""
         return [one for one in self.ranked if not any(_beats(other, one) for other in self.ranked)]
 
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """How a search is run: by which workers; the seconds it may take; who is told of it."""
+    """How a search is run: by which workers; the seconds it may take; the callback for better fleets."""
 
     workers: Workers = field(default_factory=Workers)
     time_s: float | None = None
@@ -161,7 +161,7 @@ def plan(ask: PlanQuestion, ways: SearchOptions | None = None) -> Plan:
     """Find the plan.
 
     Ctrl-C and the time limit end it with the best so far. CapacityError where no device holds the model; where the SLO
-    cannot be met the plan has no best, and says why.
+    cannot be met the plan has no best, and the reason.
     """
     since, ways = time.perf_counter(), ways or SearchOptions()
     demand, workload = read_demand(ask.source, Pool(ask.model, ask.devices[0]), ask.seeds, ask.requests)
@@ -201,7 +201,7 @@ def _search(where: Space, bench: Bench, limits: Limits, ways: SearchOptions, tim
 
 
 def _finished(plan: Plan, limits: Limits, ways: SearchOptions, left_s: float | None) -> Plan:
-    """The plan with what is looked at once the search is over; an interruption leaves out the rest."""
+    """The plan with the analyses after the search; an interruption leaves out the rest."""
     found, free = plan.found, plan.ask.goal.unlimited
     with interrupts() as stop, ending(stop, left_s):
         confirmed = confirm(found, limits, stop.is_set)
@@ -230,12 +230,12 @@ def _finished(plan: Plan, limits: Limits, ways: SearchOptions, left_s: float | N
 
 
 def _make(trial: Trial) -> tuple[str, ...]:
-    """What a fleet is made of, without numbers."""
+    """The make of a fleet: its replicas without their numbers."""
     return tuple(sorted(unit_name(pool) for pool in trial.fleet.pools))
 
 
 def _beats(one: Trial, other: Trial) -> bool:
-    """Whether `one` is nowhere worse than `other`, and somewhere better."""
+    """Whether `one` dominates `other`: nowhere worse, and somewhere better."""
     mine, its = _figures(one), _figures(other)
     return all(a <= b for a, b in zip(mine, its, strict=True)) and mine != its
 

@@ -1,4 +1,4 @@
-"""What devices cost: the user's price file, or the one shipped basis that covers them."""
+"""Prices of devices: the user's price file, or the one shipped basis that covers them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ FILE = Kind("a price file", "a price for each device, as in `H100: 2.5`", "H100:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What one device costs, in dollars per hour.
+    """The price of one device, in dollars per hour.
 
-    spot: its price while it may be taken back; None where there is no such offer.  reclaims_per_hour: how often a spot
-    device is taken back.  limit: how many can be had; None for any number.
+    spot: its price while it may be reclaimed; None where there is no such offer.  reclaims_per_hour: how often a spot
+    device is reclaimed.  limit: how many can be had; None for any number.
     """
 
     per_hour: float
@@ -38,10 +38,10 @@ FIELDS = ("price", *(each.name for each in fields(Price)[1:]))
 
 
 def prices_of(devices: Iterable[str], file: Path | None) -> tuple[dict[str, Price], str]:
-    """The prices of `devices` by catalogue name, and the words for their basis: the file's name or the shipped basis.
+    """The prices of `devices` by catalogue name, and a text for their basis: the file's name or the shipped basis.
 
-    A shipped basis has no spot offers, for no source says how often they are taken back. UserError where a device has
-    no price.
+    A shipped basis has no spot offers, because no source states how often they are reclaimed. UserError where a device
+    has no price.
     """
     names = list(dict.fromkeys(device(name).name for name in devices))
     if file is None:
@@ -75,7 +75,7 @@ def read_prices(path: Path) -> dict[str, Price]:
 
 
 class _Entry(NamedTuple):
-    """What a file says of one device. where: file and line, as errors begin."""
+    """A file's entry for one device. where: file and line, as errors begin."""
 
     where: str
     device: str
@@ -149,7 +149,7 @@ def _csv(path: Path) -> Iterator[_Entry]:
 
 
 def _records(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """File and line, and the stripped cells, of each record of a CSV file that holds something."""
+    """File and line, and the stripped cells, of each record of a CSV file that is not empty."""
     table = csv.reader(io.StringIO(read_text(at_home(path), str(path), FILE)), strict=True)
     try:
         for record in table:
@@ -157,11 +157,11 @@ def _records(path: Path) -> Iterator[tuple[str, list[str]]]:
             if any(cells):
                 yield f"{path}:{table.line_num}", cells
     except csv.Error as error:
-        raise UserError(f"{path}:{table.line_num}: is no CSV ({error}); check its quotes") from None
+        raise UserError(f"{path}:{table.line_num}: is not valid CSV ({error}); check its quotes") from None
 
 
 def _header(where: str, names: list[str]) -> list[str]:
-    """The columns of a CSV file; all of them are known and stand once."""
+    """The columns of a CSV file; all of them are known and given once."""
     if len(set(names)) < len(names) or not {"device", "price"} <= set(names) <= {"device", *FIELDS}:
         rule = f"must be device, price and, where needed, {', '.join(FIELDS[1:])}, each once"
         raise UserError(f"{where}: the columns are {', '.join(names)}; they {rule}")
@@ -169,7 +169,7 @@ def _header(where: str, names: list[str]) -> list[str]:
 
 
 def _cell(text: str) -> float | str:
-    """The number in a cell; what is none stays text, for an error to show."""
+    """The number in a cell; anything else stays text, for the error."""
     try:
         return float(text)
     except ValueError:
@@ -184,7 +184,7 @@ def _jsonl(path: Path) -> Iterator[_Entry]:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise UserError(f"{where}: is no JSON ({error}); check quotes, commas and braces there") from None
+            raise UserError(f"{where}: is not valid JSON ({error}); check quotes, commas and braces there") from None
         if not isinstance(row, dict) or not isinstance(row.get("device"), str):
             raise UserError(f'{where}: names no device; write an object such as {{"device": "H100", "price": 2.5}}')
         yield _Entry(where, row.pop("device"), row)

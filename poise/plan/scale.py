@@ -40,25 +40,25 @@ SCALERS = ("hpa", "kpa", "apa", "slo_optimizer")
 """Scalers that are tried."""
 
 FIXED: dict[str, dict[str, Any]] = {"kpa": {"utilisation": 1.0}, "apa": {"metric": "requests"}}
-"""Parameters beside the target: all of it is aimed at, and requests in flight are what it is of."""
+"""Parameters besides the target: it is the whole aim, and it counts requests in flight."""
 
 SAVES = 0.2
-"""The share of replica-hours that scaling must be able to save, by the bound, to be simulated unasked."""
+"""The share of replica-hours that scaling must be able to save, by the bound, to be simulated by default."""
 
 ROWS = 30_000
-"""Requests of the traffic up to which that is done unasked: a minute of simulations or less."""
+"""Requests of the traffic up to which that is done by default: a minute of simulations or less."""
 
 WINDOWS = 200
-"""Windows of the demand that is drawn."""
+"""Windows of the demand chart."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScaledPlan:
     """One simulation of the whole traffic; scaler is empty for the constant fleet.
 
-    attainment: at most, where `cut` says that it could not hold any more and was ended; then other figures are None.
-    dollars: of the whole time, None without prices.  device_hours: start-ups included.  ups, downs: changes of what was
-    wanted.  cold: requests that waited while nobody served.
+    attainment: an upper bound where `cut` says that the run was ended early; then other figures are None.
+    dollars: of the whole time, None without prices.  device_hours: start-ups included.  ups, downs: changes of the
+    wanted number.  cold: requests that waited while no replica served.
     """
 
     scaler: str
@@ -73,17 +73,17 @@ class ScaledPlan:
 
     @property
     def spent(self) -> float:
-        """What is made least: dollars, or device-hours where there are no prices."""
+        """The objective: dollars, or device-hours where there are no prices."""
         return self.dollars or self.device_hours or float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """What scalers make of a fleet. pool: the index of the one that is scaled, and `start_s` how long its starts take.
+    """The result of scaling a fleet. pool: the index of the one that is scaled, and `start_s` how long its starts take.
 
     constant: the fleet as it was sized.  best: the cheapest that holds and saves; None where there is none.
     fleet: with the pool's bounds and start-up.  curves: over time, arrivals per second, and of the best one the
-    replicas.  hours: from the first arrival to the end.  wall_s: that all of it took.
+    replicas.  hours: from the first arrival to the end.  wall_s: of all simulations.
     """
 
     fleet: Fleet
@@ -103,7 +103,7 @@ class Scaled:
 
 
 def why_not(bound: Autoscale | None, demand: Demand, asked: bool | None) -> str:
-    """Why scalers are not simulated; empty where they are: where that was asked for, or saves much in little time."""
+    """Why scalers are not simulated; empty where they are: on request, or where that saves much in little time."""
     if asked is False:
         return "not asked for"
     if bound is None:
@@ -176,7 +176,7 @@ class _Stage:
         )
 
     def grown(self, fleet: Fleet, run: Run, scaler: str, settings: Mapping[str, Any]) -> ScaledPlan:
-        """What a run came to."""
+        """The result of a run."""
         bench, warmup_s = self.bench, self.bench.demand.warmup_s
         if run.interrupted:
             left = SloFeasibility(bench.slo, bench.goal.attainment, warmup_s).left(run, run.ended_at)
@@ -207,8 +207,8 @@ class _Stage:
         own = (where >= first) & (where < first + pool.replicas) & (since >= 0) & (until >= since)
         edges = np.linspace(0, run.ended_at, 1 + max(1, round(run.ended_at / ps(60.0))))
         held = _held(since[own], until[own], edges)
-        came = np.histogram(since[own], edges)[0] / (np.diff(edges) / SECOND)
-        return float(held.max()) / pool.replicas, float(came.max()) / pool.replicas
+        arrivals = np.histogram(since[own], edges)[0] / (np.diff(edges) / SECOND)
+        return float(held.max()) / pool.replicas, float(arrivals.max()) / pool.replicas
 
 
 def _dearest(fleet: Fleet) -> int | None:

@@ -1,4 +1,4 @@
-"""The search: kinds of fleet in the order of what they cost at least, each climbed to the first rung that holds.
+"""The search: kinds of fleet in the order of their least cost, each climbed to the first rung that holds.
 
 A kind whose floor is dearer than what was found (by more than `NEAR`, so that the next best plans are known) is left
 out; then the settings of the best fleets are varied. The best found is that of the space, as far as a replica carries
@@ -27,18 +27,18 @@ from poise.plan.space import Space, least
 from poise.plan.trial import Bench, Trial
 
 NEAR = 1.3
-"""Kinds are tried up to so many times the best found, so that the next best are known as well."""
+"""Kinds are tried up to this factor of the best found, so that the next best are known as well."""
 
 POLISHED = 2
 """Kinds whose settings are varied: the best ones."""
 
 BELOW = 1 - 1e-9
-"""Only what is better."""
+"""Minimum relative gain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One climb, for a process. best: the least that is known to hold, of what is made least."""
+    """One climb, for a process. best: the least objective that is known to hold."""
 
     kind: FleetTemplate
     bench: Bench
@@ -46,11 +46,11 @@ class Job:
     best: float = float("inf")
 
     def climbed(self, stopped: Callable[[], bool] = bool, held: Callable[[Trial], None] = lambda trial: None) -> Sized:
-        """Climb it."""
+        """Climb the ladder."""
         return climb(self.kind, self.bench, self.limits.why, stopped, held, self.patience)
 
     def patience(self, fleet: Fleet) -> float:
-        """A fleet that fails is of interest where it is better than what holds, and fails by less than `LOOSER`."""
+        """Whether a failed fleet matters: it is better than what holds, and fails by less than `LOOSER`."""
         return LOOSER if value_of(fleet, self.bench.goal) < self.best else 1.0
 
 
@@ -71,7 +71,7 @@ class SearchResult:
     first_s: float | None = None
 
     def add(self, sized: Sized) -> None:
-        """Count a climb."""
+        """Add a climb."""
         self.trials += sized.trials
         if sized.best is not None:
             self.best[sized.name] = sized.best
@@ -90,7 +90,7 @@ class SearchResult:
         return min(self.best.values(), key=self.rank, default=None)
 
     def rank(self, trial: Trial) -> tuple[Any, ...]:
-        """By what is made least; then by misses in tenths of a percent, by devices, and by name: wide weights first."""
+        """By the objective; then by misses in tenths of a percent, by devices, and by name: wide weights first."""
         return (
             trial.value(self.bench.goal), round(1 - trial.attainment, 3), trial.fleet.devices,
             len(trial.fleet.pools), trial.fleet.written, trial.fleet.router,
@@ -109,7 +109,7 @@ def search(
 ) -> SearchResult:
     """The search of `space`; Ctrl-C or `time_s` ends it with what there is.
 
-    workers: where; the best does not depend on it.  told: is told of each trial that is better than all before.
+    workers: where; the best does not depend on it.  told: called with each trial that is better than all before.
     """
     found, since = SearchResult(bench), time.perf_counter()
     with interrupts() as stop, ending(stop, time_s):
@@ -121,7 +121,7 @@ def search(
 
 @contextmanager
 def ending(stop: threading.Event, time_s: float | None) -> Iterator[None]:
-    """Within the block `stop` is set after so many seconds; None: it is not."""
+    """Within the block `stop` is set after this many seconds; None: it is not."""
     if time_s is None:
         yield
         return
@@ -140,7 +140,7 @@ def _climbed(job: Job, stopped: Callable[[], bool]) -> Sized:
 
 @dataclass(slots=True)
 class _Running:
-    """A search under way."""
+    """A running search."""
 
     space: Space
     bench: Bench
@@ -175,7 +175,7 @@ class _Running:
         self.pool.work(self._errands(kinds, near), self._done)
 
     def _errands(self, kinds: Iterable[FleetTemplate], near: float) -> Iterator[Job]:
-        """Climbs that are still worth it when they are asked for."""
+        """Climbs that are still worthwhile when they are started."""
         goal, demand = self.bench.goal, self.bench.demand
         for kind in kinds:
             best = self._least()
@@ -192,7 +192,7 @@ class _Running:
         return float("inf") if winner is None else winner.value(self.bench.goal)
 
     def _held(self, trial: Trial) -> None:
-        """A first fleet that holds, while its ladder is still climbed."""
+        """Report a first fleet that holds, while its ladder is still climbed."""
         if self._first is None:
             self._first, self.found.first_s = trial, time.perf_counter() - self.since
             if self.told is not None:

@@ -1,4 +1,4 @@
-"""A plan in a terminal."""
+"""Prints a plan in a terminal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def show_plan(plan: Plan) -> None:
 
 
 def headline(plan: Plan, best: Trial) -> Iterator[str]:
-    """What was asked, and the answer."""
+    """The question and the answer."""
     ask, demand, fleet = plan.ask, plan.demand, best.fleet
     kind = {"cost": "cheapest", "gpus": "smallest", "energy": "thriftiest"}[ask.goal.minimize]
     yield (
@@ -51,12 +51,12 @@ def headline(plan: Plan, best: Trial) -> Iterator[str]:
 
 
 def counted(devices: int) -> str:
-    """So many devices."""
+    """A number of devices as text."""
     return f"{devices} device{'s' if devices != 1 else ''}"
 
 
 def row(trial: Trial) -> Sequence[str]:
-    """One fleet under `HEADERS`."""
+    """A fleet's row under `HEADERS`."""
     fleet, most = trial.fleet, "≤ " if trial.cut else ""
     interval = "" if trial.spread is None else f" ± {100 * trial.spread:.2g}"
     return (
@@ -72,7 +72,7 @@ def _number(value: float | None, times: float, form: str) -> str:
 
 
 def remarks(plan: Plan, best: Trial) -> Iterator[str]:
-    """What should be known before it is believed."""
+    """Caveats of the plan."""
     goal = plan.ask.goal
     parts = ", ".join(f"{SAID[name]} {share:.0%} below" for name, share in slack(best, goal).items())
     yield f"slack: {parts}; what binds: {binding(plan)}"
@@ -112,7 +112,7 @@ def remarks(plan: Plan, best: Trial) -> Iterator[str]:
 
 
 def _scaled(scaled: Scaled) -> Iterator[str]:
-    """What scalers made of the whole traffic."""
+    """The scalers' results for the whole traffic."""
     best, constant = scaled.best, scaled.constant
     took = f"{len(scaled.tried) + 1} simulations of {scaled.hours:.3g} h took {scaled.wall_s:.0f} s"
     about = (
@@ -136,7 +136,7 @@ def written(grown: ScaledPlan) -> str:
 
 
 def share(grown: ScaledPlan) -> str:
-    """How many arrivals met the SLO."""
+    """The share of arrivals that met the SLO, as text."""
     return f"{'at most ' if grown.cut else ''}{100 * grown.attainment:.2f} %"
 
 
@@ -147,7 +147,7 @@ def spent(grown: ScaledPlan) -> str:
 
 
 def _risk(plan: Plan, best: Trial) -> Iterator[str]:
-    """How sure it is."""
+    """The plan's confidence."""
     seeds = 1 + len(plan.demand.fresh)
     over = f"over {seeds} seeds" if seeds > 1 else "over blocks of the recorded time"
     if plan.found.interrupted:

@@ -1,4 +1,4 @@
-"""How high a ladder must be climbed: the lowest rung that holds the SLO in simulation."""
+"""Climbs a ladder: finds the lowest rung that holds the SLO in simulation."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from poise.plan.fleet_template import FleetTemplate
 from poise.plan.trial import Bench, Trial
 
 HIGHEST = 4
-"""So many times the closed form's rung is where a climb ends: there, more of the same does not help."""
+"""A climb ends at this factor of the closed form's rung: there, more of the same does not help."""
 
 
 @dataclass(slots=True)
 class Sized:
-    """What the climb of one kind came to. best: the trial of the lowest rung that holds.  trials: all, as they came.
+    """The result of climbing one ladder. best: the trial of the lowest rung that holds.  trials: all, in their order.
 
     why: why there is no best; empty where there is one.
     """
@@ -35,11 +35,11 @@ def climb(
     held: Callable[[Trial], None] = lambda trial: None,
     patience: Callable[[Fleet], float] = lambda fleet: inf,
 ) -> Sized:
-    """Try rungs from the closed form's on, up until one holds, and halve what lies between.
+    """Try rungs from the closed form's on, until one holds, then bisect the rungs in between.
 
     allowed: why a fleet is not worth a trial, empty where it is; what holds for a rung holds for those above it, and so
-    does a share of arrivals that meets the SLO. stopped: whether to end with what there is.  held: is told of each rung
-    that holds, as it is found.  patience: with which a fleet is tried (`Bench.trial`).
+    does a share of arrivals that meets the SLO. stopped: whether to end with what there is.  held: called with each
+    rung that holds, as it is found.  patience: with which a fleet is tried (`Bench.trial`).
     """
     sized = Sized(kind.name)
     low, high, rung, step = kind.floor - 1, 0, kind.first, 1

@@ -22,7 +22,7 @@ Bounded = tuple[Pool, Bound]
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Kinds by what they cost at least.  later: more of them, which take longer to make.  bounds: every replica with
+    """Kinds by their least cost.  later: more of them, which take longer to make.  bounds: every replica with
     its closed form.  slow: those that cannot meet the SLO even with one request, whatever their number."""
 
     kinds: tuple[FleetTemplate, ...]
@@ -43,8 +43,8 @@ def space(
 ) -> Space:
     """The kinds of fleet of `pools`.
 
-    available: the most devices, by name.  split: whether prefill and decode may be apart.  mix: whether one role may
-    have several kinds of replica; only where dollars are made least, as the program has it.
+    available: the most devices, by name.  split: whether prefill and decode may be separate.  mix: whether one role may
+    have several kinds of replica; only where dollars are the objective, as the program has it.
     """
     bounds = [(pool, bound(pool, cost.build(pool), demand, goal)) for pool in pools]
     able = [each for each in bounds if each[1].meets(goal)]
@@ -60,7 +60,7 @@ def space(
 
 
 def router(demand: Demand) -> str:
-    """The router to begin with: one that follows prefixes where there are any to find."""
+    """The initial router: one that follows prefixes where there are any to find."""
     return "prefix_cache" if demand.hit > 0 else "least_requests"
 
 
@@ -81,7 +81,7 @@ def splits(bounds: Sequence[Bounded], demand: Demand, goal: Goal) -> list[FleetT
 
 
 def least(kind: FleetTemplate, demand: Demand, goal: Goal) -> float:
-    """What the goal makes least, at the kind's floor: no fleet of the kind that holds the SLO has less."""
+    """The objective at the kind's floor, a lower bound for every fleet of the kind that holds the SLO."""
     fleet = kind.fleet(kind.floor)
     if goal.minimize == "cost":
         return fleet.price_per_hour
@@ -98,7 +98,7 @@ def _cheapest(bounds: Sequence[Bounded], cost: Callable[[Pool, Bound], float]) -
 
 
 def _weight(pool: Pool, goal: Goal) -> float:
-    """What a second of a replica weighs: its price, its devices or its power."""
+    """The objective per second of a replica: its price, its devices or its power."""
     if goal.minimize == "cost":
         return pool.devices * (pool.price_per_hour or 0.0)
     return pool.devices * (1.0 if goal.minimize == "gpus" else pool.power_w)

@@ -1,4 +1,4 @@
-"""The same fleet on machines that may be taken back: how many more are wanted, and what a reclaim does meanwhile."""
+"""The same fleet on spot machines: how many more replicas are needed, and what a reclaim does meanwhile."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from poise.plan.prices import Price
 from poise.plan.trial import Bench
 
 START_S = 300.0
-"""Seconds until a replica that was taken back serves again elsewhere, where nothing else is said."""
+"""Default seconds until a reclaimed replica serves again elsewhere."""
 
 NOTICE_S = 30.0
-"""Seconds of notice before a machine is gone, the shortest that the large clouds give."""
+"""Seconds of notice before a machine is reclaimed, the shortest that the large clouds give."""
 
 ENOUGH = 0.999
-"""The share of time in which at least as many replicas as are needed shall be up."""
+"""The share of time in which at least the needed number of replicas must be up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Spot:
     """A fleet on spot machines.
 
     spares: replicas beyond those needed.  price_per_hour: of all.  up: the share of time in which enough are up.
-    reclaimed: the share of arrivals that meets the SLO in a stretch in which one replica of each pool is taken back.
+    reclaimed: the share of arrivals that meets the SLO in a stretch in which one replica of each pool is reclaimed.
     """
 
     fleet: Fleet
@@ -40,7 +40,7 @@ class Spot:
 def spot(fleet: Fleet, prices: Mapping[str, Price], bench: Bench, start_s: float = START_S) -> Spot | None:
     """The spot form of a fleet; None where one of its devices has no spot price.
 
-    Replicas are taken back one by one at their devices' rate and are back `start_s` later, so of n that are held, those
+    Replicas are reclaimed one by one at their devices' rate and are back `start_s` later, so of n that are held, those
     that are away are Poisson with mean n · rate · start_s (M/G/∞; Erlang's loss system without waiting).
     """
     offers = [prices.get(pool.device.name) for pool in fleet.pools]
@@ -70,7 +70,7 @@ def poisson_below(mean: float, most: int) -> float:
 
 
 def _reclaimed(fleet: Fleet, bench: Bench) -> float:
-    """The share that meets the SLO when one replica of each pool goes in the middle of the stretch."""
+    """The share that meets the SLO when one replica of each pool is reclaimed in the middle of the stretch."""
     middle = float(bench.demand.stretches[0].arrival[-1]) / SECOND / 2
     faults, first = [], 0
     for pool in fleet.pools:

@@ -1,4 +1,4 @@
-"""How a replica of a plan comes to serve, for scalers: stages in seconds, weights by their bytes."""
+"""The start-up of a plan's replica, for scalers: stages in seconds, weights by their bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Start:
     """The stages of `Startup`, but for weights the GB/s at which a replica gets them.
 
     The defaults are ours: devices that a cluster has at hand, an image in a near registry, weights from network
-    storage, CUDA graphs captured. Who has to wait for a cloud's machines gives a longer provision_s.
+    storage, CUDA graphs captured. Where machines must be ordered from a cloud first, give a longer provision_s.
     """
 
     provision_s: float = 60.0
@@ -32,7 +32,7 @@ class Start:
 
 
 def read_start(text: str | None) -> Start:
-    """What `--start` says, as in `provision_s=300,weights_gb_s=5`; UserError names a part."""
+    """Parse `--start`, as in `provision_s=300,weights_gb_s=5`; UserError names a part."""
     known = [each.name for each in fields(Start)]
     given: dict[str, float] = {}
     for part in filter(None, (each.strip() for each in (text or "").split(","))):
@@ -42,7 +42,7 @@ def read_start(text: str | None) -> Start:
         try:
             given[name] = float(value)
         except ValueError:
-            raise UserError(f"--start {part}: {value!r} is no number; give one, as in {name}=30") from None
+            raise UserError(f"--start {part}: {value!r} is not a number; give one, as in {name}=30") from None
         if not isfinite(given[name]) or given[name] < 0 or (name == "weights_gb_s" and not given[name]):
             raise UserError(f"--start {part}: {name} must be 0 or more, and weights_gb_s above it")
     return Start(**given)

@@ -1,4 +1,4 @@
-"""The traffic that a plan is asked for: a trace, a scenario's workload, or a rate with lengths."""
+"""The traffic of a plan: a trace, a scenario's workload, or a rate with lengths."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCENARIOS = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the requests come from.
+    """The source of the requests.
 
     file: a trace, or a scenario of which the workload is taken.  rate, prompt_tokens, output_tokens: Poisson arrivals
     in its place; lengths are numbers or distributions.  sets: changes of fields, as in `workload.scale=2`.
@@ -38,18 +38,18 @@ class Source:
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """Its name in errors."""
         return str(self.file) if self.file is not None else "--rate"
 
     def plain(self, error: UserError) -> UserError:
-        """An error about a trace without the scenario around it, which its user has not written."""
+        """An error about a trace without mention of the scenario around it, which the user has not written."""
         if self.file is None or self.file.suffix in SCENARIOS:
             return error
-        said = str(error).removeprefix(f"{self.file}: workload.trace: ")
-        return UserError(said.replace("set skip_bad: true (--skip-bad)", "give --set workload.skip_bad=true"))
+        text = str(error).removeprefix(f"{self.file}: workload.trace: ")
+        return UserError(text.replace("set skip_bad: true (--skip-bad)", "give --set workload.skip_bad=true"))
 
     def load(self, device: Device) -> Loaded:
-        """The scenario that stands around the requests; `device` fills it where it names no cluster."""
+        """A scenario with these requests; `device` is its cluster where it names none."""
         data, places = self._data()
         for option in map(parse_override, self.sets):
             apply_override(data, places, *option)
@@ -81,7 +81,7 @@ class Source:
 def read_demand(source: Source, pool: Pool, seeds: int, requests: int) -> tuple[Demand, dict[str, Any]]:
     """The demand, and the workload section of a scenario that has it.
 
-    pool: any replica of the model, for a trace may name the models it wants.  seeds: of generated load, the first of
+    pool: any replica of the model, since a trace may name its models.  seeds: of generated load, the first of
     which is searched. UserError for traffic that cannot be read or has no rate.
     """
     loaded = source.load(pool.device)

@@ -1,4 +1,4 @@
-"""One fleet tried: simulated under every stretch of the demand, and what it came to."""
+"""One fleet tried: simulated under every stretch of the demand, and its results."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _ATTAINMENT: Path = ("slo_attainment",)
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a fleet came to, means over stretches. attainment: share of arrivals that met the SLO; `spread` is the half
-    width of its 95 % interval (over seeds, or over blocks of time of one run; None where it cannot be said).
+    """The results of a fleet, means over stretches. attainment: share of arrivals that met the SLO; `spread` is half of
+    the 95 % interval (over seeds, or over blocks of time of one run; None where it cannot be computed).
 
     ttft_s, tpot_s, e2e_s: what the goal's share of the requests stayed within (None: fewer finished); program_s: the
     same of programs (None as well where there are none).
-    watts, usd_per_mtok, j_per_mtok: of all devices; busy_time: share of time with a step under way.
+    watts, usd_per_mtok, j_per_mtok: of all devices; busy_time: share of time with a running step.
     cut: ended once it could not hold; then attainment is what it could have reached at most, the figures are None, and
     watts, busy_time, hit and misses are those until then.
     """
@@ -65,25 +65,25 @@ class Trial:
         return self.attainment >= goal.attainment
 
     def value(self, goal: Goal) -> float:
-        """What is made least: dollars per hour, devices, or joules per million tokens."""
+        """The objective: dollars per hour, devices, or joules per million tokens."""
         if goal.minimize == "cost":
             return self.fleet.price_per_hour
         return float(self.fleet.devices) if goal.minimize == "gpus" else (self.j_per_mtok or float("inf"))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        told = {name: getattr(self, name) for name in self.__slots__ if name != "fleet"}
+        fields = {name: getattr(self, name) for name in self.__slots__ if name != "fleet"}
         fleet = self.fleet
         about = {
             "fleet": fleet.written, "router": fleet.router, "devices": fleet.by_device,
             "price_per_hour": fleet.price_per_hour, "power_w": fleet.power_w,
         }  # fmt: skip
-        return {**about, **told}
+        return {**about, **fields}
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Where fleets are tried: the demand, the goal, the cost recipe and what the gateway believes.
+    """Where fleets are tried: the demand, the goal, the cost recipe and the gateway's belief.
 
     front_s: seconds that an engine's server adds before the first token, which the simulation does not have; a program
     pays them once for each of its requests, as if these followed one another.
@@ -97,7 +97,7 @@ class Bench:
 
     @property
     def slo(self) -> Slo:
-        """What is left of the SLO for what is simulated."""
+        """The SLO less `front_s`, for the simulation."""
         slo, front_s = self.goal.slo, self.front_s
         program_s = _less(slo.program_s, front_s * self.demand.turns)
         return Slo(_less(slo.ttft_s, front_s), slo.tpot_s, _less(slo.e2e_s, front_s), program_s)
@@ -133,11 +133,11 @@ class Bench:
         )
 
     def whole(self, trial: Trial) -> Trial:
-        """The trial to its end, if it was cut."""
+        """The full trial, if it was cut."""
         return self.trial(trial.fleet) if trial.cut else trial
 
     def _cut(self, fleet: Fleet, run: Run, feasibility: SloFeasibility) -> Trial:
-        """The trial of a run that was ended since it could not hold."""
+        """The trial of a run that was ended because it could not hold."""
         figures = measure(run, fleet.cluster(), self.slo, warmup_s=feasibility.warmup_s)
         return Trial(
             fleet=fleet,
@@ -175,7 +175,9 @@ def _spread(runs: Sequence[Run], shares: Sequence[float], slo: Slo, warmup_s: fl
     It holds near 0 and 1 too (`report.shares`): all of 200 arrivals are not 100 ± 0 %.
     """
     found = over_seeds(shares) if len(shares) > 1 else _by_blocks(runs[0], slo, warmup_s)
-    size = sum(min(independent(run, warmup_s), float(counted(run, warmup_s).sum())) for run in runs)
+    size = sum(float(counted(run, warmup_s).sum()) for run in runs)
+    if len(runs) == 1 or any(share in (0.0, 1.0) for share in shares):  # else stretches say enough by how they differ
+        size = min(size, sum(independent(run, warmup_s) for run in runs))
     return score(replace(found, value=mean(shares)), [mean(shares)], max(size, 1.0), CONFIDENCE).half
 
 
@@ -198,7 +200,7 @@ def _by_blocks(run: Run, slo: Slo, warmup_s: float) -> Interval:
 
 
 def _within(runs: Sequence[Run], name: str, share: float, warmup_s: float) -> float | None:
-    """What `share` of the arrivals of each run stayed within, the mean over runs; None where fewer finished."""
+    """The value that `share` of each run's arrivals stayed within, the mean over runs; None where fewer finished."""
     limits = []
     for run in runs:
         values = np.sort(durations(run, warmup_s)[name][1])
@@ -224,7 +226,7 @@ def _programs_within(runs: Sequence[Run], share: float, warmup_s: float) -> floa
 
 
 def _less(limit: float | None, seconds: float) -> float | None:
-    """What is left of a limit, never nothing."""
+    """The rest of a limit, never 0."""
     return None if limit is None else max(limit - seconds, 1e-9)
 
 
@@ -233,7 +235,7 @@ def _plus(value: float | None, more: float) -> float | None:
 
 
 def _misses(runs: Sequence[Run], slo: Slo, warmup_s: float) -> dict[str, float]:
-    """The share of arrivals that missed each part of the SLO, whatever the others were."""
+    """The share of arrivals that missed each part of the SLO, regardless of the others."""
     parts = {name: value for name in PARTS if (value := getattr(slo, name)) is not None}
     return {
         name: mean([1 - _share(run, Slo(**{name: value}), warmup_s) for run in runs]) for name, value in parts.items()
@@ -241,7 +243,7 @@ def _misses(runs: Sequence[Run], slo: Slo, warmup_s: float) -> dict[str, float]:
 
 
 def _watts(fleet: Fleet, runs: Sequence[Run]) -> float:
-    """Mean watts of all devices while requests arrive: idle, and what a step under way draws beyond it."""
+    """Mean watts of all devices while requests arrive: idle power, and what a running step draws in addition."""
     pools = pools_by_replica(fleet.cluster())
     drawn = [
         pool.devices * pool.device.tdp_w * load(stats, pool, window)

@@ -1,4 +1,4 @@
-"""The kinds of replica that a plan may use: a device, a layout and a format each, and why others cannot be."""
+"""The kinds of replica for a plan: a device, a layout and a format each, and why others are not possible."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from poise.plan.cap import UNSTATED, Caps
 from poise.plan.fleet import unit_name
 
 WIDEST = 16
-"""Devices of one replica at most, where no wider ones were asked for."""
+"""Most devices of one replica by default."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Why a plan is what it is, in words: what binds it, or why there is none."""
+"""The reasons for a plan in words: what binds it, or why there is none."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIMITS = {
     "tpot": "more at once would pass the time per output token",
 }
 REACHED = 3
-"""Devices of which the best that can be reached is told."""
+"""Devices whose best possible values are reported."""
 
 
 def binding(plan: Plan) -> str:
@@ -39,7 +39,7 @@ def binding(plan: Plan) -> str:
 
 
 def nothing(plan: Plan) -> list[str]:
-    """Why there is no plan, one reason a line, with the best that can be reached."""
+    """Why there is no plan, one reason a line, with the best possible values."""
     goal, slow = plan.ask.goal, plan.space.slow
     if plan.found.interrupted:
         return ["interrupted before any fleet was found to hold the SLO; give it more time"]
@@ -49,8 +49,8 @@ def nothing(plan: Plan) -> list[str]:
         ]
     if plan.unlimited is not None:
         best = plan.unlimited.fleet
-        told = f"{best.written} at ${best.price_per_hour:.2f} an hour, {best.devices} devices and {best.power_w:,.0f} W"
-        return [f"nothing holds the SLO within the limits; without them the best is {told}"]
+        text = f"{best.written} at ${best.price_per_hour:.2f} an hour, {best.devices} devices and {best.power_w:,.0f} W"
+        return [f"nothing holds the SLO within the limits; without them the best is {text}"]
     lines = [f"no fleet that was tried holds the SLO for {goal.attainment:.4g} of the requests"]
     near = closest(plan.found.trials)
     if near is not None:
@@ -60,12 +60,12 @@ def nothing(plan: Plan) -> list[str]:
 
 def slack(trial: Trial, goal: Goal) -> dict[str, float]:
     """By part of the SLO: how far below its limit the goal's share of the requests stayed, as a share of the limit."""
-    told = {}
+    fields = {}
     for name in PARTS:
         limit, reached = getattr(goal.slo, name), getattr(trial, name)
         if limit is not None and reached is not None:
-            told[name] = 1 - reached / limit
-    return told
+            fields[name] = 1 - reached / limit
+    return fields
 
 
 def _missed(trial: Trial) -> str:
@@ -95,11 +95,11 @@ def _able(plan: Plan, name: str, limit: float) -> Iterator[str]:
 
 
 def _floor(plan: Plan, name: str) -> str:
-    """The least there can be of one part of the SLO, by device."""
+    """The best possible value of one part of the SLO, by device."""
     best: dict[str, tuple[float, str]] = {}
     for pool, bound in plan.space.bounds:
         reached = (getattr(bound, name), unit_name(pool))
         best[pool.device.name] = min(best.get(pool.device.name, reached), reached)
-    told = ", ".join(f"{value:.3g} s on {unit}" for value, unit in sorted(best.values())[:REACHED])
+    text = ", ".join(f"{value:.3g} s on {unit}" for value, unit in sorted(best.values())[:REACHED])
     what = f"a prompt of {plan.demand.long_prompt:g} tokens alone" if name == "ttft_s" else "one request alone"
-    return f"{name}={getattr(plan.ask.goal.slo, name):g} cannot be met: {what} takes {told}"
+    return f"{name}={getattr(plan.ask.goal.slo, name):g} cannot be met: {what} takes {text}"

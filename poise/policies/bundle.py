@@ -30,10 +30,11 @@ Name = str | Mapping[str, Any]
 
 
 class Policies(Bundle):
-    """What decides: for each slot an object, or a name as files have it; what is left out has its default.
+    """The policies of a run: for each slot an object, or a name as in files; a slot left out has its default.
 
-    `poise policies` lists the names, and `core.slot.SLOTS` says of each slot what it decides on and what holds where
-    it is None. ScenarioError for a name that there is not, PolicyError for an object that cannot fill its slot.
+        `poise policies` lists the names, and `core.slot.SLOTS` documents each slot's decision and its behaviour
+    where it
+        is None. ScenarioError for an unknown name, PolicyError for an object that cannot fill its slot.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Policies(Bundle):
 
 
 def _held(name: str, given: Any) -> Any:
-    """What a slot holds, where this is given for it."""
+    """The policy of a slot, built from the given value."""
     slot = SLOTS[name]
     if slot.several:
         return build_named(name, [given] if isinstance(given, str | Mapping) else given or ())

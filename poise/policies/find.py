@@ -1,4 +1,4 @@
-"""Finding a policy by the name of its file, by `package.module:Class`, or by an entry point `poise.policies`."""
+"""Find a policy by the name of its file, by `package.module:Class`, or by an entry point `poise.policies`."""
 
 from __future__ import annotations
 
@@ -56,37 +56,38 @@ def build(slot: str, name: str, parameters: dict[str, Any] | None = None) -> Any
         made = kind(**given)
     except (ValueError, TypeError) as error:
         raise ScenarioError(f"policies.{slot}.{name}: {error}") from None
-    for parameter, value in given.items() if name in _built_in(slot) else ():  # now, for the class may say it better
+    for parameter, value in given.items() if name in _built_in(slot) else ():  # after the class's own checks
         if _counts(parameter, known[parameter].default) and value < 0:
             raise ScenarioError(f"policies.{slot}.{name}.{parameter}: {value!r} is below 0; give 0 or more")
     return made
 
 
-def build_named(slot: str, told: Any) -> Any:
-    """What a slot holds, from how files, recordings and programs name it.
+def build_named(slot: str, spec: Any) -> Any:
+    """The policy of a slot from a value in a file, recording or program.
 
-    NAME or `{NAME: {parameter: value}}` is that policy, a list of such is all of them, None is none, and an object that
-    is no name stands for itself. ScenarioError for what cannot be found or built.
+        NAME or `{NAME: {parameter: value}}` is that policy, a list of such is all of them, None is none, and any
+        other
+    object is returned unchanged. ScenarioError for what cannot be found or built.
     """
-    if isinstance(told, list | tuple):
-        return tuple(build_named(slot, each) for each in told)
-    if isinstance(told, str):
-        return build(slot, told)
-    if not isinstance(told, Mapping):
-        return told
-    if len(told) != 1:
-        raise ScenarioError(f"policies.{slot}: {told!r} names no policy; give NAME or {{NAME: {{parameter: value}}}}")
-    ((name, parameters),) = told.items()
+    if isinstance(spec, list | tuple):
+        return tuple(build_named(slot, each) for each in spec)
+    if isinstance(spec, str):
+        return build(slot, spec)
+    if not isinstance(spec, Mapping):
+        return spec
+    if len(spec) != 1:
+        raise ScenarioError(f"policies.{slot}: {spec!r} names no policy; give NAME or {{NAME: {{parameter: value}}}}")
+    ((name, parameters),) = spec.items()
     return build(slot, name, parameters)
 
 
-def make_named(told: Mapping[str, Any]) -> dict[str, Any]:
+def make_named(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The policies of several slots, as recordings name them."""
-    return {slot: build_named(slot, each) for slot, each in told.items()}
+    return {slot: build_named(slot, each) for slot, each in spec.items()}
 
 
 def _check_names(slot: str, name: str, kind: type) -> None:
-    """Raise ScenarioError for a class with a method that is almost one by which its slot is asked."""
+    """Raise ScenarioError for a class with a method whose name is a near miss of a hook of its slot."""
     try:
         check_names(slot, kind)
     except PolicyError as error:
@@ -105,7 +106,7 @@ def _check_value(where: str, value: Any, parameter: inspect.Parameter) -> None:
 
 
 def _numbered(value: Any) -> Any:
-    """A mapping by number (of a tenant, say), whose keys files keep as texts, with numbers again."""
+    """A mapping by number (of a tenant, say) with its keys, which files store as text, turned back to numbers."""
     if not isinstance(value, dict) or not all(isinstance(key, str) and key.isdecimal() for key in value):
         return value
     return {int(key): each for key, each in value.items()}
@@ -119,7 +120,7 @@ def _finite(value: Any) -> bool:
 
 
 def _counts(parameter: str, default: Any) -> bool:
-    """Whether a parameter is a number of things, of seconds or of tokens, where its default does not say otherwise."""
+    """Whether a parameter is a count, seconds or tokens, which must not be negative, judged by name and default."""
     if isinstance(default, bool) or not isinstance(default, int | float) or default < 0 or parameter == "seed":
         return False
     return isinstance(default, int) or parameter.endswith(("_s", "_tokens"))

@@ -1,1 +1,1 @@
-"""What a recording of real traffic is worth: replayed, calibrated on, and asked "what if?"."""
+"""Recordings of real traffic: replay, calibration of step costs, and what-if questions."""

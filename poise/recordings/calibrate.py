@@ -1,8 +1,8 @@
-"""A first fit of an engine's step cost to a recording of it.
+"""Calibration: a first fit of an engine's step cost to a recording of it.
 
-What a gateway sees of latencies (`seen`) gives coefficients that are somewhat off, for it does not see the steps. So
-the recording itself is simulated, each request sent when and where it was, and seen through the same eyes: where the
-simulation comes out otherwise than it was made, the coefficients are off by that much, and are moved by it (indirect
+The latencies that a gateway observes give coefficients that are somewhat off, because it does not see the steps. So
+the recording itself is simulated, each request sent when and where it was, and observed in the same way: where the
+simulation differs from what it was made with, the coefficients are off by that much, and are corrected by it (indirect
 inference: Gourieroux, Monfort and Renault, Journal of Applied Econometrics 8, 1993).
 """
 
@@ -33,26 +33,26 @@ from poise.scenario.simulate import simulate
 from poise.workload.rows import take
 
 HELD_OUT = 0.2
-"""The share of the requests, the last in time, that the fit does not see and is judged by."""
+"""The share of the requests, the last in time, that is held out of the fit to judge it."""
 
 FIRST = 20_000
-"""Requests of the first rounds; the last ones take all."""
+"""Requests of the first rounds; the last ones use all."""
 
 MOST_ROUNDS = 8
 """Rounds on the first requests at most."""
 
 STILL = 1e-3
-"""The coefficients stand still once none moves a typical latency by more than this share."""
+"""The fit has converged once no coefficient moves a typical latency by more than this share."""
 
 LEAST = 50
-"""Requests without which nothing is fitted."""
+"""Least requests of a fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """cost: the fitted recipe.  errors: the standard error of each coefficient, None where it is too short to say.
-    kept: coefficients that the load does not tell, and why.  held_out: of each latency the median and 90th percentile
-    of relative errors, over the requests that the fit did not see.  bias: of each replica, the median of simulated over
+    """cost: the fitted recipe.  errors: the standard error of each coefficient, None where the recording is too short.
+    kept: coefficients that the load does not identify, and why.  held_out: of each latency the median and 90th
+    percentile of relative errors, over the held-out requests.  bias: of each replica, the median of simulated over
     observed end-to-end time.
     """
 
@@ -79,7 +79,7 @@ class Calibration:
 
 
 class AsRecorded:
-    """Sends every request where it was sent when it was recorded, by its row."""
+    """A router that sends every request where it was sent in the recording, by its row."""
 
     needs = ()
 
@@ -87,14 +87,14 @@ class AsRecorded:
         self.places = places
 
     def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route:
-        """The recorded replica, or the first that may take it."""
+        """The recorded replica, or the first that can take it."""
         able = cluster.able(request)
         place = self.places[request.id]
         return Route(place if place in able else able[0])
 
 
 def calibrate(day: Recorded, *, prior: Fitted | None = None, progress: Meter | None = None) -> Calibration:
-    """Fit a step cost to a recording; what the load does not tell keeps its `prior` (default: no such effect).
+    """Fit a step cost to a recording; coefficients that the load does not identify keep their `prior` (or no effect).
 
     TraceError for too few requests and for pairs of prefill and decode replicas.
     """
@@ -106,7 +106,7 @@ def calibrate(day: Recorded, *, prior: Fitted | None = None, progress: Meter | N
 
 
 def _silent(label: str, done: int, total: int) -> None:
-    """Nobody wants to know."""
+    """No progress callback."""
 
 
 def _check(day: Recorded) -> None:
@@ -139,16 +139,16 @@ class _Fitting:
         self.rounds = 0
 
     def fit(self) -> Fit:
-        """From what the gateway saw to what looks the same when it is simulated.
+        """The bias of the observation: from observed coefficients to those that simulate to the same observation.
 
-        A simulation goes on behind the last row of the fit, so that its rows meet the load that they met.
+        A simulation continues past the last row of the fit, so that its rows meet the load that they met.
         """
         first = min(self.train, FIRST)
         fit = self._settled(self._regressed(self.day_run, first), first, MOST_ROUNDS)
         return self._settled(fit, self.train, 2) if self.train > first else fit
 
     def _settled(self, fit: Fit, rows: int, most: int) -> Fit:
-        """Go round until the coefficients stand still, else those that came nearest to what was observed."""
+        """Iterate until the coefficients converge, else return those closest to what was observed."""
         target = self._regressed(self.day_run, rows)
         values = best = rounded(fit.values)
         least = np.inf
@@ -169,7 +169,7 @@ class _Fitting:
         return replace(target, values=best)
 
     def _simulated(self, values: Floats, rows: int) -> Run:
-        """The first `rows` requests sent where they were; TraceError where engines such as the header's hold few."""
+        """The first `rows` requests sent where they were; TraceError where engines as in the header hold few."""
         policies = Policies(router=AsRecorded(self.places))
         workload = self.workload.head(rows)
         run = simulate(self.cluster, workload, policies, cost=recipe(values), told=self.specs)
@@ -195,8 +195,8 @@ class _Fitting:
         return told + rows_of(sums[1], spans["tpot_s"], 1, workload.arrival, use)
 
     def _off(self, run: Run, rows: int) -> float:
-        """How far a simulation is from what was observed: the error of a typical end-to-end time, and by how much times
-        to first token are off together. Each of those alone depends on the step that its request met by chance.
+        """The distance of a simulation from what was observed: the error of a typical end-to-end time plus that of a
+        typical time to first token. Each alone depends on the step that its request met by chance.
         """
         errors = self._errors(run)
         return middle(np.abs(errors["e2e_s"][:rows])) + abs(middle(errors["ttft_s"][:rows]))
@@ -207,10 +207,10 @@ class _Fitting:
         simulated, observed = durations(run), durations(self.day_run)
         return {name: relative(simulated[name], observed[name][: len(use)], use) for name in LATENCIES}
 
-    # What is said of it ----------------------------------------------------------------------------------------------
+    # Results ----------------------------------------------------------------------------------------------------------
 
     def calibration(self, fit: Fit) -> Calibration:
-        """The fit judged: its errors, and how far the requests are off that it did not see."""
+        """The fit judged: its standard errors, and the errors of the held-out requests."""
         run = self._simulated(fit.values, len(self.workload))
         errors = standard_errors(self._rows(self.day_run, self.train), fit, self.prior)
         kept = {
@@ -246,7 +246,7 @@ class _Fitting:
 
 
 def rounded(values: Floats) -> Floats:
-    """To six digits, so that how a machine adds up does not decide which step a simulated request meets."""
+    """To six digits, so that rounding of one machine does not decide which step a simulated request meets."""
     return np.array([float(f"{value:.6g}") for value in values])
 
 

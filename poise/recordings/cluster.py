@@ -1,4 +1,4 @@
-"""The cluster of a recording: engines of which only batching and memory are known, for a fitted cost to time."""
+"""The cluster of a recording: engines with known batching and memory, timed by a fitted cost."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from poise.core.model import Model
 from poise.core.spec import Cluster, Device, Engine, Fault, Pool, ReplicaSpec
 
 BATCHING = ("token_budget", "max_sequences", "block_tokens", "prefix_caching", "reserve_prompt")
-"""What a simulation needs to know of an engine; where a header does not say, vLLM's own defaults stand."""
+"""The engine settings that a simulation needs; vLLM's own defaults where a header does not have them."""
 
 MOST_BLOCKS = 1 << 32
-"""Blocks of a cache of which nobody said how large it is."""
+"""Blocks of a cache of unknown size."""
 
 
 def cluster_of(
     replicas: Sequence[ReplicaSpec], header: Mapping[str, Any], faults: tuple[Fault, ...] = (), count: int | None = None
 ) -> tuple[Cluster, list[ReplicaSpec]]:
-    """The cluster that was recorded, a pool for each replica, and what the control side is told of them.
+    """The recorded cluster, a pool for each replica, and the reports to the control side.
 
-    count: how many replicas there are instead: further ones are like the last, or the last ones are not there.
+    count: the number of replicas instead: further ones are like the last, or the last ones are left out.
     UserError for less than one; TraceError for engines with lanes of their own.
     """
     specs, engines = list(replicas), list(header.get("engines") or [{}] * len(replicas))
@@ -40,13 +40,13 @@ def cluster_of(
 
 
 def present(specs: Sequence[ReplicaSpec], faults: Sequence[Fault]) -> list[int]:
-    """The replicas that were there, or came: a gateway has slots for more."""
-    came = {fault.replica for fault in faults if fault.kind == "join"}
-    return [replica for replica, spec in enumerate(specs) if spec.up or replica in came]
+    """The replicas that were present, or joined: a gateway has slots for more."""
+    joined = {fault.replica for fault in faults if fault.kind == "join"}
+    return [replica for replica, spec in enumerate(specs) if spec.up or replica in joined]
 
 
 def unknown(header: Mapping[str, Any]) -> list[str]:
-    """The settings of engines that the header does not state."""
+    """The settings of engines that the header does not have."""
     engines = header.get("engines") or [{}]
     return [name for name in BATCHING if any(name not in engine for engine in engines)]
 

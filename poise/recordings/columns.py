@@ -40,11 +40,11 @@ MOST = 2**31 - 1
 
 
 DENSE_IDS = 1 << 20
-"""Figures by session are columns as long as the largest id: up to here that costs nothing."""
+"""Figures by session are columns as long as the largest id: up to this size that costs nothing."""
 
 
 def sane(life: RequestTimes, replicas: int) -> None:
-    """TraceError for a request whose instants, tokens or replicas fit no column; `replicas`: how many there are."""
+    """TraceError for a request whose instants, tokens or replicas do not fit their columns; `replicas`: how many."""
     request = life.request
     rules = (
         ("its instants", (life.arrived_at, life.sent_at, life.again_at, life.first_token_at, life.ended_at), 0, NEVER),
@@ -141,7 +141,7 @@ def _prefixes(views: list[RequestView]) -> tuple[Prefixes | None, int]:
 
 
 def run_of(known: list[RequestTimes], start: int, ended_at: int) -> Run:
-    """What became of each row, as a simulation would tell it."""
+    """The outcome of each row, in the form of a simulation's result."""
     records = Records(len(known))
     for row, life in enumerate(known):
         records.arrived_at[row] = life.arrived_at - start

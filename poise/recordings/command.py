@@ -1,4 +1,4 @@
-"""`poise calibrate` and `poise whatif` once their options are read."""
+"""The commands `poise calibrate` and `poise whatif` after their options are parsed."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from poise.recordings.whatif import RECORDED, WhatIfQuestion, whatif
 from poise.report.figures import E2E, deciding
 from poise.scenario.policy_spec import Choice, choice, labels
 from poise.scenario.read import parse_value
-from poise.scenario.write import check_writable, put_json, write_json
+from poise.scenario.write import check_json, check_writable, put_json, write_json
 
 if TYPE_CHECKING:
     from poise.experiment.progress import Meter
     from poise.recordings.calibrate import Calibration
     from poise.recordings.engine_logs.command import Of
+    from poise.recordings.options import RecordingOptions
     from poise.recordings.recording import Recorded
     from poise.recordings.whatif import WhatIf
 
@@ -44,25 +45,8 @@ class Fit:
     quiet: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RecordingOptions:
-    """The options of `poise whatif`; `json` is a file or `-`."""
-
-    recording: Path
-    routers: tuple[str, ...] = ()
-    policies: tuple[str, ...] = ()
-    replicas: int | None = None
-    cost: Path | None = None
-    by: str | None = None
-    jobs: str | None = None
-    ray: str | None = None
-    json: str | None = None
-    out: Path | None = None
-    quiet: bool = False
-
-
 def calibrate_file(fit: Fit) -> None:
-    """Fit a step cost to a recording, print it and write what was asked for."""
+    """Fit a step cost to a recording, print it and write its files."""
     _check_places(fit.json, None)
     if fit.out is not None:
         check_writable(fit.out, "--out")
@@ -79,7 +63,7 @@ def calibrate_file(fit: Fit) -> None:
 
 
 def calibrate_log(fit: Fit, of: Of) -> None:
-    """Fit a step cost to the log of an engine, print it and write what was asked for."""
+    """Fit a step cost to the log of an engine, print it and write its files."""
     from poise.recordings.engine_logs.command import fit_file, show_log
 
     _check_places(fit.json, None)
@@ -100,7 +84,7 @@ def _keep(cost: Fitted, fit: Fit) -> None:
 
 
 def calibrate_profiles(folder: Path, out: Path | None, quiet: bool) -> None:
-    """Fit operator tables to profiles, say what was left out and how far the tables are off, and write them."""
+    """Fit operator tables to profiles, print what was left out and the tables' errors, and write them."""
     from poise.recordings.profiles.make import fitted_to, make, save
     from poise.recordings.profiles.read import read_profiles, told
     from poise.recordings.profiles.show import errors
@@ -120,8 +104,8 @@ def calibrate_profiles(folder: Path, out: Path | None, quiet: bool) -> None:
 
 
 def whatif_file(options: RecordingOptions) -> bool:
-    """Ask a recording, print and write what came of it; returns whether it was interrupted."""
-    asked = _asked(options)
+    """Answer the what-if of a recording, print and write it; returns whether it was interrupted."""
+    question = _question(options)
     _check_places(options.json, options.out)
     cost = None if options.cost is None else load_fitted(options.cost)
     calibration: Calibration | None = None
@@ -132,7 +116,7 @@ def whatif_file(options: RecordingOptions) -> bool:
             cost = calibration.cost
         else:
             day = recorded(read_recording(options.recording))
-        found = whatif(day, asked, cost, calibration, progress)
+        found = whatif(day, question, cost, calibration, progress)
     if not options.quiet and options.json != "-":
         from poise.recordings.show import show_calibration, show_day, show_whatif
 
@@ -153,7 +137,7 @@ def _fitted(path: Path, prior: Fitted | None, progress: Meter | None) -> tuple[R
     return day, calibrate(day, prior=prior, progress=progress)
 
 
-def _asked(options: RecordingOptions) -> WhatIfQuestion:
+def _question(options: RecordingOptions) -> WhatIfQuestion:
     from poise.experiment.workers import workers_of
 
     if not options.routers and not options.policies and options.replicas is None:
@@ -200,9 +184,8 @@ def _chosen(text: str, option: str) -> Choice:
 
 
 def _check_places(json: str | None, out: Path | None) -> None:
-    """Find out what cannot be written before any work is done."""
-    if json is not None and json != "-":
-        check_writable(Path(json), "--json")
+    """Check that the files can be written before any work is done."""
+    check_json(json)
     if out is not None:
         check_writable(out, "--out", folder=True)
 

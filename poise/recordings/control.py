@@ -1,4 +1,4 @@
-"""The control side of a recording, built again from its header, and its events replayed."""
+"""Rebuilds the control side of a recording from its header, and replays its events."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from poise.policies import Policies
 from poise.policies.find import build_named, make_named
 
 FLEET = ("scaler", "forecast")
-"""Slots that say how many engines there are; a recording has the engines that there were."""
+"""Slots that decide the number of engines; a recording has the engines that there were."""
 
 
 def control_of(header: Mapping[str, Any]) -> Control:
-    """A fresh `Control` as the one that was recorded had been when it began.
+    """A fresh `Control` in the state of the recorded one when it began.
 
-    TraceError for a header that does not say enough, and for a belief in the true caches, which no recording holds.
+    TraceError for an incomplete header, and for a belief in the true caches, which no recording holds.
     """
     check_header(header)
     belief = belief_of(header)
@@ -57,9 +57,9 @@ def policy_of(header: Mapping[str, Any], slot: str) -> Any:
 
 
 def replayed(trace: Trace) -> Iterator[tuple[list[Action], list[Action]]]:
-    """For each event: the actions that were recorded behind it, and those that a fresh control answers it with.
+    """For each event: the recorded actions, and those of a fresh control.
 
-    One gateway after another. An action that caused a further event (a refusal, say) has it recorded behind itself.
+    One gateway after another. An action that caused a further event (such as a refusal) is recorded before that event.
     """
     for gateway in range(belief_of(trace.header).gateways):
         control = control_of(trace.header)

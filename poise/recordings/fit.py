@@ -1,7 +1,7 @@
-"""The regression behind a calibration: coefficients from latencies and what they consist of, and how far to trust them.
+"""The regression of a calibration: coefficients from latencies and their parts, with standard errors.
 
-Errors count relative to the latency that the fit expects, times to first token and times behind it each by their own
-spread; what lies far from the rest counts less (Huber, Annals of Mathematical Statistics 35, 1964). Relative to what
+Errors count relative to the latency that the fit expects, times to first token and times after it each by their own
+spread; outliers count less (Huber, Annals of Mathematical Statistics 35, 1964). Relative to what
 was observed would not do: tokens that an engine under pressure delivers in one burst are microseconds apart, and a few
 such rows would outweigh all others.
 """
@@ -25,17 +25,17 @@ HUBER = 1.345
 """Spreads beyond which a row counts less; 95 % efficient where errors are normal (Huber's usual choice)."""
 
 ROUNDS = 12
-"""Times that the weights of rows are found again."""
+"""Iterations of the row weights."""
 
 LOWEST = 0.05
 """The share of a usual latency below which errors of a row do not count by its own."""
 
 TELLING = 1e-3
-"""The part of a coefficient's column that the others must leave unexplained, or the load hardly varies in it."""
+"""The part of a coefficient's column that the others must leave unexplained; below it the coefficient is not free."""
 
 
 SAME = 1e-9
-"""Columns that differ by less are one and the same: what rounding leaves of a difference."""
+"""Columns that differ by less are the same up to rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class FitRows:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """values: by `COEFFICIENTS`.  free: which of them the rows tell; the others are their prior.  weights: of rows.
+    """values: by `COEFFICIENTS`.  free: which of them the rows identify; the others are their prior.  weights: of rows.
     scale: seconds that errors of rows count by."""
 
     values: Floats
@@ -75,12 +75,12 @@ class Fit:
     scale: Floats
 
     def typical(self, rows: FitRows) -> Floats:
-        """The share of a mean latency that a unit of each coefficient makes up."""
+        """The share of a mean latency that a unit of each coefficient contributes."""
         return np.asarray((rows.x / rows.usual()[:, None]).mean(axis=0))
 
 
 def regress(rows: FitRows, prior: Floats, free: Mask | None = None) -> Fit:
-    """The coefficients, none negative; those that are not `free` (default: that the load tells) keep their prior."""
+    """The coefficients, none negative; those not in `free` (default: what the load identifies) keep their prior."""
     usual = scale = rows.usual()
     weights = np.ones(len(rows.y))
     if free is None:
@@ -95,7 +95,7 @@ def regress(rows: FitRows, prior: Floats, free: Mask | None = None) -> Fit:
 
 
 def telling(x: Floats) -> Mask:
-    """Which columns differ enough from every mixture of the others; the least telling goes first."""
+    """The columns that differ enough from every mixture of the others; the least informative is dropped first."""
     free: Mask = np.asarray((np.abs(x) > 0).any(axis=0))
     while free.sum() > 1:
         own = x[:, free] / np.sqrt((x[:, free] ** 2).sum(axis=0))
@@ -153,7 +153,7 @@ def _weights(errors: Floats, group: NDArray[np.int64]) -> Floats:
 
 
 def rows_of(x: Floats, latency: NDArray[np.int64], group: int, at: NDArray[np.int64], use: Mask) -> FitRows:
-    """The rows `use` of one kind of latency, in picoseconds; those that took no time tell nothing."""
+    """The rows `use` of one kind of latency, in picoseconds; those that took no time are left out."""
     chosen = use & (latency > 0)
     y = latency[chosen] / SECOND
     return FitRows(x[chosen], y, np.full(len(y), group, dtype=np.int64), at[chosen])

@@ -1,8 +1,8 @@
-"""What a gateway alone can see of the time of requests: steps, tokens, pairs, decodes and KV tokens, roughly.
+"""A gateway's estimate of the parts of a latency: steps, tokens, pairs, decodes and KV tokens, roughly.
 
-It knows when each request was sent, had its first token and ended, so how many decoded beside it and which prompts
+It knows when each request was sent, had its first token and ended, so how many decoded meanwhile and which prompts
 were computed in between, but not the steps. So what is fitted to these sums is somewhat off, in a recording and in a
-simulation of it alike, which is how `calibrate` gets rid of it.
+simulation of it alike, which is how `calibrate` removes the bias.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Floats = NDArray[np.float64]
 
 
 def seen(workload: Workload, run: Run, cached: Floats, token_budget: int) -> tuple[Floats, Floats]:
-    """What the time to first token (from dispatch on) and the time behind it consist of: [rows, coefficients] each.
+    """The parts of the time to first token (from dispatch on) and of the time after it: [rows, coefficients] each.
 
-    run: what became of each row of the workload, all of them finished.  cached: prompt tokens that were not computed.
+    run: the outcome of each row of the workload, all of them finished.  cached: prompt tokens that were not computed.
     """
     records = run.records
     replica = np.asarray(records.replica)
@@ -52,7 +52,7 @@ def seen(workload: Workload, run: Run, cached: Floats, token_budget: int) -> tup
 
 
 def guessed_hits(workload: Workload, replica: Sequence[int], room: Sequence[int]) -> Floats:
-    """Prompt tokens of each row that its replica may have had in its cache, by what was sent there before.
+    """Prompt tokens of each row that its replica may have had in its cache, from what was sent there before.
 
     workload: in order of dispatch.  replica: of each row.  room: tokens that the cache of each replica holds.
     """
@@ -71,7 +71,7 @@ def guessed_hits(workload: Workload, replica: Sequence[int], room: Sequence[int]
 
 
 class _Count:
-    """How much had come in until an instant, its own included."""
+    """The total that arrived until an instant, its own included."""
 
     def __init__(self, at: Floats, amount: Floats) -> None:
         order = np.argsort(at, kind="stable")
@@ -83,7 +83,7 @@ class _Count:
 
 
 class _Crowd:
-    """How much is there at an instant, where each comes and goes."""
+    """The number present at an instant, given the arrival and the departure of each."""
 
     def __init__(self, come: Floats, go: Floats, amount: Floats) -> None:
         at, change = np.concatenate([come, go]), np.concatenate([amount, -amount])
@@ -92,7 +92,7 @@ class _Crowd:
         self._area = np.concatenate([[0.0], np.cumsum(np.diff(self._at) * self._level[:-1])])
 
     def at(self, at: Floats) -> Floats:
-        """What is there at each instant."""
+        """The number present at each instant."""
         place = np.searchsorted(self._at, at, side="right") - 1
         return np.where(place >= 0, self._level[place], 0.0)
 

@@ -1,4 +1,4 @@
-"""Where a command's sentences go while its JSON goes to a file, or to standard output."""
+"""Where a command prints its text: standard error where its JSON goes to standard output."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from typing import TextIO
 
 
 def spoken(json: str | None) -> TextIO:
-    """Standard output; beside JSON there (`-`), standard error."""
+    """Standard output; standard error if the JSON goes there (`-`)."""
     return sys.stderr if json == "-" else sys.stdout

@@ -1,4 +1,4 @@
-"""What the report of a what-if says of the ground of its figures."""
+"""The section of a what-if's report on the basis of its figures."""
 
 from __future__ import annotations
 

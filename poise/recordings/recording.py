@@ -1,4 +1,4 @@
-"""From a recording to the requests that it holds, and to what became of each of them."""
+"""Reads a recording into its requests and their outcomes."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from poise.workload.table import Workload
 
 @dataclass(slots=True)
 class Recorded:
-    """What a recording tells, instants counted from its beginning; a row for each request whose demand is known.
+    """The content of a recording, instants counted from its beginning; a row for each request whose demand is known.
 
-    workload: the requests that finished, in order of arrival. Of the others nobody knows how long their answer would
-    have been, so they are not in it; `counts` says how many there were, by how they ended.  observed: what became of
+    workload: the requests that finished, in order of arrival. The output length of the others is unknown, so they are
+    not in it; `counts` has their number, by how they ended.  observed: the outcome of
     each row, as of a simulation; cached tokens are not known.  sent_at: when it was first sent.  resent: rows that were
-    sent more than once, or moved.  replicas: what is known of each at the end.  faults: replicas that came and went.
-    edges: instants between which figures are fair: before and behind them requests met others that are not in it.
-    notes: what is not as it was.
+    sent more than once, or moved.  replicas: what is known of each at the end.  faults: replicas that joined and left.
+    edges: instants between which figures are fair: outside them requests ran with others that are not in it.
+    notes: what differs from the recorded traffic.
     """
 
     header: Mapping[str, Any]
@@ -73,7 +73,7 @@ def recorded(trace: Trace) -> Recorded:
 
 
 class _Reading:
-    """What is known while the lines go by."""
+    """The state of the reader between lines."""
 
     def __init__(self, trace: Trace) -> None:
         check_header(trace.header)
@@ -86,7 +86,7 @@ class _Reading:
         self.first_at = self.last_at = self.now = NOT_YET
 
     def read(self) -> None:
-        """Take in every line."""
+        """Read every line."""
         acts = {
             Arrived: self._arrived,
             Dispatch: self._sent,
@@ -153,10 +153,10 @@ class _Reading:
             self.replicas[item.replica] = item.spec._replace(up=self.replicas[item.replica].up)
         elif type(item) in (ReplicaLost, ReplicaJoined, Draining, ReplicaLeft):
             moved = item.at, type(item).__name__, item.replica
-            if moved not in self.away:  # each of several gateways is told
+            if moved not in self.away:  # several gateways record it
                 self.away.append(moved)
 
-    # What comes of it ------------------------------------------------------------------------------------------------
+    # Results ----------------------------------------------------------------------------------------------------------
 
     def result(self) -> Recorded:
         """The columns."""
@@ -178,8 +178,8 @@ class _Reading:
         faults, notes = self._faults(start)
         for each in self.exchanged:
             which, at = ", ".join(each.policies), seconds(each.at - start)
-            said = f"policies were exchanged at {at:.1f} s ({which}); the recorded ones are those until then"
-            notes.append(f"{said}, and the part of the recording that begins there can be asked alone")
+            text = f"policies were exchanged at {at:.1f} s ({which}); the recorded ones are those until then"
+            notes.append(f"{text}, and the part of the recording that begins there can be asked alone")
         workload, odd = workload_of(known, start, self.trace.header.get("models", []))
         if odd:
             notes.append(f"{odd} prompts have extents that do not fit together; they count as unshared from there on")
@@ -207,7 +207,7 @@ class _Reading:
         return began if not self.trace.header.get("part") else self.first_at
 
     def _edges(self, known: list[RequestTimes], start: int) -> tuple[int, int]:
-        """From when on and until when all that ran beside a request is known.
+        """The span in which all requests that ran at the same time are known.
 
         A request that was cut off by the end is not, so figures stop as long before as 99 % of the requests take; the
         same at the beginning of a part that is read alone.
@@ -219,7 +219,7 @@ class _Reading:
         return (begin, end) if begin < end else (0, self.last_at - start)
 
     def _faults(self, start: int) -> tuple[tuple[Fault, ...], list[str]]:
-        """Replicas that came late or went for good; those that came back are taken as there all along, and named."""
+        """Replicas that joined late or left; those that came back are taken as present all the time, and named."""
         faults, notes = [], []
         for replica, spec in enumerate(self.replicas):
             history = [(at, kind) for at, kind, which in self.away if which == replica]

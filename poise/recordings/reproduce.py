@@ -1,4 +1,4 @@
-"""How well a simulation of what was recorded comes to what really happened."""
+"""How well a simulation of a recording reproduces what happened."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class RelativeError:
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """off: by latency, as in ttft_s; those that no request has are not in it.  observed, simulated: figures by name, as
-    in ttft_s.p99, of the same requests.  agreement: the share of them that went where they really did.
+    """off: by latency, as in ttft_s; those that no request has are left out.  observed, simulated: figures by name, as
+    in ttft_s.p99, of the same requests.  agreement: the share of them that went to their recorded replica.
     """
 
     off: dict[str, RelativeError]
@@ -36,7 +36,7 @@ class Reproduction:
     agreement: float
 
     def gap(self, figure: str) -> float | None:
-        """How far the simulated figure is from the observed one; None where one of them is missing."""
+        """Relative difference of the simulated figure from the observed one; None where one of them is missing."""
         observed, simulated = self.observed.get(figure), self.simulated.get(figure)
         return None if observed is None or simulated is None else simulated - observed
 
@@ -53,7 +53,7 @@ class Reproduction:
 
 
 def reproduce(day: Recorded, run: Run) -> Reproduction:
-    """Set a simulation of the recorded policies beside what was recorded, over the rows between the edges."""
+    """Compare a simulation of the recorded policies with the recording, over the rows between the edges."""
     rows = np.flatnonzero(day.fair)
     observed, simulated = only(day.observed, rows), only(run, rows)
     seen, made = durations(observed), durations(simulated)
@@ -77,8 +77,8 @@ def _off(seen: tuple[Rows, Picoseconds], made: tuple[Rows, Picoseconds]) -> Rela
 
 
 def _figures(latencies: dict[str, tuple[Rows, Picoseconds]]) -> dict[str, float | None]:
-    told: dict[str, float | None] = {}
+    fields: dict[str, float | None] = {}
     for kind in KINDS:
         each = summary(latencies[kind][1])
-        told |= {f"{kind}_s.{part}": getattr(each, part) for part in ("mean", "p50", "p90", "p95", "p99")}
-    return told
+        fields |= {f"{kind}_s.{part}": getattr(each, part) for part in ("mean", "p50", "p90", "p95", "p99")}
+    return fields

@@ -1,4 +1,4 @@
-"""Runs set side by side: some of their rows, how long these took, and by how much that differs."""
+"""Compares runs: a subset of their rows, the rows' durations, and relative differences."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ def relative(simulated: NDArray[np.int64], observed: NDArray[np.int64], use: Mas
 
 
 def middle(values: Floats) -> float:
-    """The median of what is known."""
+    """The median of the known values."""
     return float(np.nanmedian(values))

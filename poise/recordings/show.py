@@ -1,4 +1,4 @@
-"""Calibrations and what-ifs as tables and sentences."""
+"""Prints calibrations and what-ifs as tables and sentences."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ from poise.recordings.calibrate import Calibration
 from poise.recordings.cluster import present
 from poise.recordings.recording import Recorded
 from poise.recordings.reproduce import Reproduction
-from poise.recordings.whatif import RECORDED, WhatIf
+from poise.recordings.whatif import FIGURES, RECORDED, WhatIf
 from poise.report.difference import percent
-from poise.report.figures import ATTAINMENT, E2E, TPOT, TTFT, Figure
+from poise.report.figures import ATTAINMENT, Figure
 from poise.report.intervals import Interval
 from poise.report.table import show
 from poise.report.wording import MISSING, belief_line, duration, write
-
-FIGURES: tuple[Figure, ...] = (TTFT[0], TTFT[1], TTFT[4], TPOT[0], TPOT[4], E2E[0], E2E[4])
-"""The figures that are set side by side."""
 
 MEANING = {
     "step_s": "a step",
@@ -46,7 +43,7 @@ def show_day(day: Recorded, file: TextIO | None = None) -> None:
 
 
 def show_calibration(found: Calibration, file: TextIO | None = None) -> None:
-    """The coefficients with their standard errors, and how far the held-out requests are off."""
+    """Print the coefficients with their standard errors, and the errors of the held-out requests."""
     out = file or sys.stdout
     rows = []
     for name, value in found.cost.coefficients.items():
@@ -64,7 +61,7 @@ def show_calibration(found: Calibration, file: TextIO | None = None) -> None:
 
 
 class Printable(Protocol):
-    """Coefficients, and how far to trust them."""
+    """Coefficients, and their uncertainty."""
 
     @property
     def errors(self) -> dict[str, float | None]:
@@ -76,7 +73,7 @@ class Printable(Protocol):
 
 
 def sure(found: Printable, name: str, value: float) -> str:
-    """How far a coefficient is to be trusted, in a few characters."""
+    """The uncertainty of a coefficient, in a few characters."""
     error = found.errors.get(name)
     if name in found.kept:
         return "kept"
@@ -84,7 +81,7 @@ def sure(found: Printable, name: str, value: float) -> str:
 
 
 def show_reproduction(found: Reproduction, file: TextIO | None = None) -> None:
-    """What happened beside what its simulation comes to."""
+    """What happened, next to its simulation."""
     out = file or sys.stdout
     rows = []
     for figure in FIGURES:
@@ -101,7 +98,7 @@ def show_reproduction(found: Reproduction, file: TextIO | None = None) -> None:
 
 
 def show_whatif(found: WhatIf, file: TextIO | None = None) -> None:
-    """Reproduction first, then each candidate beside the recorded policies, verdicts and warnings."""
+    """Print reproduction first, then each candidate next to the recorded policies, verdicts and warnings."""
     out = file or sys.stdout
     setting = found.comparison.study.setting
     out.write(belief_line(setting.belief) + "\n\n")

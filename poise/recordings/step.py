@@ -1,4 +1,4 @@
-"""`poise calibrate` of a recorded training step: the costs that were measured, and the step beside its simulation."""
+"""`poise calibrate` of a recorded training step: the measured costs, and the step next to its simulation."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from poise.recordings.output import spoken
 from poise.report.files import replacing
 from poise.report.table import show
 from poise.runtime.recording import Recording, costs_of
-from poise.scenario.write import check_writable, put_json
+from poise.scenario.write import check_json, check_writable, put_json
 
 _OPTIONS = ("f", "b", "w", "comm")
 
 
 def calibrate_step(fit: Fit) -> None:
     """Read the recording, print what follows from it, and write its costs and figures where asked."""
-    if fit.json is not None and fit.json != "-":
-        check_writable(Path(fit.json), "--json")
+    check_json(fit.json)
     if fit.out is not None:
         check_writable(fit.out, "--out")
     recording = Recording.load(fit.recording)
@@ -38,7 +37,7 @@ def calibrate_step(fit: Fit) -> None:
 
 
 def figures(recording: Recording, costs: Costs) -> dict[str, Any]:
-    """The costs in milliseconds, the step as measured and as simulated with them, and what each rank held at most."""
+    """The costs in milliseconds, the step as measured and as simulated with them, and the peak memory of each rank."""
     timing = recording.timing()
     chunk = recording.schedule.chunk
     return {
@@ -58,7 +57,7 @@ def options(costs: Costs) -> str:
     return " ".join(f"--{name} {','.join(map(_short, getattr(costs, name)))}" for name in _OPTIONS)
 
 
-def _print(path: Path, recording: Recording, costs: Costs, told: dict[str, Any]) -> None:
+def _print(path: Path, recording: Recording, costs: Costs, fields: dict[str, Any]) -> None:
     schedule = recording.schedule
     rows = [
         (str(stage), *(f"{float(getattr(costs, name)[stage]):.4g}" for name in ("f", "b", "w")))
@@ -66,9 +65,9 @@ def _print(path: Path, recording: Recording, costs: Costs, told: dict[str, Any])
     ]
     title = f"{path}: {schedule.name or 'a schedule'}, {schedule.microbatches} microbatches, medians in ms"
     show(title, ("stage", "forward", "input gradient", "weight gradient"), rows)
-    measured, simulated = told["measured_ms"], told["simulated_ms"]
+    measured, simulated = fields["measured_ms"], fields["simulated_ms"]
     print(f"step: {measured:.4g} ms measured, {simulated:.4g} ms simulated ({100 * (simulated / measured - 1):+.1f} %)")
-    print("held:", " ".join(f"{each:g}" for each in told["peak_measured"]), "full-stage activations at most, by rank")
+    print("held:", " ".join(f"{each:g}" for each in fields["peak_measured"]), "full-stage activations at most, by rank")
     print(f"for poise train schedule: {options(costs)}")
 
 

@@ -1,7 +1,7 @@
-"""What another policy would have done with the recorded requests, beside what the recorded one did.
+"""What-if: simulates other policies on the recorded requests, and compares them with the recorded ones.
 
 The engines are simulated with a cost that was fitted to them. The recorded policies are simulated first: how far that
-is from what really happened says what the rest is worth. Every candidate then meets the same requests at the same
+is from what really happened shows how reliable the rest is. Every candidate then gets the same requests at the same
 instants, and its difference to the recorded policies *as simulated* has an interval from blocks of time.
 """
 
@@ -26,7 +26,7 @@ from poise.recordings.cluster import cluster_of
 from poise.recordings.control import FLEET, policy_of
 from poise.recordings.recording import Recorded
 from poise.recordings.reproduce import Reproduction, reproduce
-from poise.report.figures import E2E, Figure
+from poise.report.figures import E2E, TPOT, TTFT, Figure
 from poise.report.intervals import Interval
 from poise.report.seeds import CONFIDENCE
 from poise.report.verdict import REACH
@@ -35,6 +35,9 @@ from poise.scenario.compare.cell import Cell, Task, cell_of, run_of, simulated
 from poise.scenario.compare.comparison import Comparison
 from poise.scenario.compare.study import Place, Setting, Study
 from poise.scenario.compare.uncertainty import paired
+
+FIGURES: tuple[Figure, ...] = (TTFT[0], TTFT[1], TTFT[4], TPOT[0], TPOT[4], E2E[0], E2E[4])
+"""The figures that are set side by side."""
 
 RECORDED = "as recorded"
 """The label of the recorded policies."""
@@ -72,13 +75,13 @@ class WhatIf:
 
     @property
     def candidates(self) -> list[str]:
-        """The candidates that are done."""
+        """The finished candidates."""
         return [name for name in self.comparison.policies(1.0) if name != RECORDED]
 
     def difference(self, candidate: str, figure: Figure) -> Interval:
         """How much more of a figure a candidate has than the recorded policies: both simulated, paired by block.
 
-        Each is asked for at 1 − 5 %/k confidence for k candidates, so that all hold together with 95 %.
+        Each is computed at 1 − 5 %/k confidence for k candidates, so that all hold together with 95 %.
         """
         key = candidate, figure.name
         if key not in self._gaps:
@@ -88,7 +91,7 @@ class WhatIf:
         return self._gaps[key]
 
     def verdict(self, candidate: str) -> str:
-        """What is to be said of a candidate, in a sentence."""
+        """The verdict on a candidate, in a sentence."""
         by = self.asked.by
         gap, base = self.difference(candidate, by), by.value(self.comparison.result(RECORDED, 1.0))
         if gap.value is None or base is None:
@@ -96,18 +99,18 @@ class WhatIf:
         much = f"{'+' if gap.value > 0 else '−'}{write(abs(gap.value), by.kind, 3)}"
         if gap.half is None:
             return f"{candidate}: {by.label} {much}; {gap.why}."
-        said = f"{by.label} {much} ± {write(gap.half, by.kind, 2)}"
+        text = f"{by.label} {much} ± {write(gap.half, by.kind, 2)}"
         if by.kind != "share" and base:
-            said += f" ({'+' if gap.value > 0 else '−'}{significant(100 * abs(gap.value / base), 2)} %)"
+            text += f" ({'+' if gap.value > 0 else '−'}{significant(100 * abs(gap.value / base), 2)} %)"
         if not gap.apart:
             times = gap.longer
             more = f"; about {significant(times, 2)} times as long might tell" if times and times < REACH else ""
-            return f"{candidate}: no difference told apart by {said}{more}."
+            return f"{candidate}: no difference told apart by {text}{more}."
         better = {"more": gap.value > 0, "less": gap.value < 0}.get(by.better)
-        return f"{candidate}: {'changes' if better is None else 'better' if better else 'worse'} by {said}."
+        return f"{candidate}: {'changes' if better is None else 'better' if better else 'worse'} by {text}."
 
     def warnings(self) -> list[str]:
-        """What stands against taking the figures at their word."""
+        """The caveats of the figures."""
         return [*of_the_recording(self.day), *of_the_cost(self.calibration), *self._of_the_gains()]
 
     def _of_the_gains(self) -> list[str]:
@@ -137,12 +140,10 @@ class WhatIf:
             "reproduction": self.reproduction.as_dict(),
             "warnings": self.warnings(),
             "recorded": self.comparison.result(RECORDED, 1.0),
-            "candidates": {name: self._told(name) for name in self.candidates},
+            "candidates": {name: self._candidate(name) for name in self.candidates},
         }
 
-    def _told(self, name: str) -> dict[str, Any]:
-        from poise.recordings.show import FIGURES
-
+    def _candidate(self, name: str) -> dict[str, Any]:
         gaps = {figure.name: self.difference(name, figure) for figure in (self.asked.by, *FIGURES)}
         return {
             "verdict": self.verdict(name),
@@ -162,7 +163,7 @@ def whatif(
 ) -> WhatIf:
     """Simulate the recorded policies and each candidate; Ctrl-C ends it with what is done.
 
-    TraceError for a recording whose belief nobody can simulate.
+    TraceError for a recording whose belief cannot be simulated.
     """
     setting = _setting(day, cost, None, asked)
     base = recorded_policies(day)
@@ -198,15 +199,15 @@ def recorded_policies(day: Recorded) -> Policies:
     return Policies(**{slot: policy_of(day.header, slot) for slot in SCENARIO if slot not in FLEET})
 
 
-def _setting(day: Recorded, cost: Fitted, replicas: int | None, asked: WhatIfQuestion) -> Setting:
+def _setting(day: Recorded, cost: Fitted, replicas: int | None, question: WhatIfQuestion) -> Setting:
     belief = belief_of(day.header)
     cluster, specs = cluster_of(day.replicas, day.header, day.faults, replicas)
-    return Setting(cluster, cost, belief, asked.slo, seconds(day.edges[0]), told=tuple(specs))
+    return Setting(cluster, cost, belief, question.slo, seconds(day.edges[0]), told=tuple(specs))
 
 
-def _task(day: Recorded, asked: WhatIfQuestion, setting: Setting, name: str, policies: Policies) -> Task:
+def _task(day: Recorded, question: WhatIfQuestion, setting: Setting, name: str, policies: Policies) -> Task:
     place = Place(1.0, name, _seed(day))
-    return Task(place, setting, day.workload, policies, cut=True, draw=asked.draw, timeline=asked.draw)
+    return Task(place, setting, day.workload, policies, cut=True, draw=question.draw, timeline=question.draw)
 
 
 def _seed(day: Recorded) -> int:

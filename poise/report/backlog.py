@@ -1,4 +1,4 @@
-"""Whether the queue of a run grew without bound: what came against what went."""
+"""Whether the queue of a run grew without bound: arrivals against completions."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def backlog_growth(run: Run, last: int, *, warmup_s: float = 0.0, leaders: NDArr
     The start is the first arrival, or the end of warm-up where that is later.
 
     The backlog is what has arrived and not ended; `last` (picoseconds) is the instant of the last arrival. Near 0 where
-    the cluster keeps up; under twice the load that it can carry half of what comes stays, so 0.5. Requests that take
-    longer than the half of H seconds to answer pile up in it even where nobody waits. Those that came in the first half
+    the cluster keeps up; under twice the load that it can carry half of the arrivals stay, so 0.5. Requests that take
+    longer than the half of H seconds to answer accumulate in it even where none waits. Those that arrived in that half
     say how many: with D from first token to end, a share E[min(max(D − H, 0), H)] / H, which is taken off. None where
-    that share is above `GROWTH` and explains the whole: the run is too short beside its requests. None too where a half
+    that share is above `GROWTH` and explains the whole: the run is too short for its requests. None too where a half
     has no arrivals.
 
-    The interval is of what one run may show by chance: who is under way at two instants are two Poisson counts, and one
-    more is the request that has just come. So one of twenty that is answered at the end is no queue that grows.
+    The interval is of the chance in one run: the numbers of running requests at two instants are two Poisson counts,
+    and one more is the request that has just arrived. So one of twenty answered at the end is not a growing queue.
 
     leaders: the row that each row's chain of joins began with (`workload.begin`). Such a chain then counts as one
-    request, which ends with the last of them: more people in a conversation are no growing queue.
+    request, which ends with the last of them: a longer conversation is not a growing queue.
     """
     records = run.records
     arrived, ended = (column(each).astype(np.int64) for each in (records.arrived_at, records.ended_at))
@@ -46,11 +46,11 @@ def backlog_growth(run: Run, last: int, *, warmup_s: float = 0.0, leaders: NDArr
         arrived, ended, begun = arrived[alone], ended[alone], begun[alone]
     half = (last - start) // 2
     middle = last - half
-    came, early = (arrived >= 0) & (arrived <= last), (arrived >= start) & (arrived < middle)
-    late = int((came & (arrived >= middle)).sum())
+    counted, early = (arrived >= 0) & (arrived <= last), (arrived >= start) & (arrived < middle)
+    late = int((counted & (arrived >= middle)).sum())
     if half <= 0 or not early.any() or not late:
         return Interval(None)
-    then, now = int((came & (arrived < middle) & (ended > middle)).sum()), int((came & (ended > last)).sum())
+    then, now = int((counted & (arrived < middle) & (ended > middle)).sum()), int((counted & (ended > last)).sum())
     answering = np.where(begun >= 0, ended - begun, 0)[early]
     lasting = float(np.clip(answering - half, 0, half).mean()) / half
     growth = (now - then) / late - lasting

@@ -34,18 +34,18 @@ def blame_section(cases: Sequence[Case]) -> str:
     if not drawn:
         return ""
     folds = [(some[0].at, _at_load(some)) for some in by_load(drawn).values()]
-    said = (
+    text = (
         "Of the finished requests of the first seed, from arrival to end; the upright stroke is the first token. Point "
         "at a piece, or tap it, for its value."
     )
     used = [part for part in PARTS if any(_seconds(case, part) for case in drawn)]
     return section(
-        "Where the time went", f'<p class="soft">{said}</p>', _legend(used), fold_all(folds), anchor="where-time-went"
+        "Where the time went", f'<p class="soft">{text}</p>', _legend(used), fold_all(folds), anchor="where-time-went"
     )
 
 
 def _seconds(case: Case, part: str) -> float:
-    """All that a part has in any of the bars."""
+    """The total of a part in the bars."""
     return sum(means[stretch][part] for means in (case.blame or {}).values() for stretch in STRETCHES)
 
 
@@ -106,11 +106,11 @@ def _boxes(name: str, bar: Pieces, whole: float, across: Axis, at: float) -> Ite
     ends = [0.0, *accumulate(seconds for *_, seconds in bar)]
     for (stretch, part, seconds), begin, end in zip(bar, ends, ends[1:], strict=False):
         share = write(seconds / whole, "share", 3)
-        said = f"{name}\n{part}, {STRETCHES[stretch]}: {write(seconds, 'seconds')} ({share})"
+        text = f"{name}\n{part}, {STRETCHES[stretch]}: {write(seconds, 'seconds')} ({share})"
         left, right = across.place(begin), across.place(end)
         yield (
             f'<rect class="p{PARTS.index(part)}" x="{left:.2f}" y="{at}" width="{right - left:.2f}" height="{_BAR}"'
-            f' data-said="{escape(said)}"/>'
+            f' data-said="{escape(text)}"/>'
         )
 
 
@@ -130,5 +130,5 @@ def _table(cases: Sequence[Case]) -> str:
 
 
 def _cells(name: str, values: Sequence[float], kind: str) -> str:
-    told = "".join(f"<{kind}>{write(value, 'seconds') if value else MISSING}</{kind}>" for value in values)
-    return f'<tr><{kind} class="n">{escape(name)}</{kind}>{told}</tr>'
+    text = "".join(f"<{kind}>{write(value, 'seconds') if value else MISSING}</{kind}>" for value in values)
+    return f'<tr><{kind} class="n">{escape(name)}</{kind}>{text}</tr>'

@@ -31,8 +31,8 @@ SAMPLES = {"mean": "mean of all", "slowest": "slowest 1 % end to end", "slowest_
 def means(run: Run, warmup_s: float = 0.0) -> Means | None:
     """Mean seconds of each part over the requests that arrived after `warmup_s` seconds and finished.
 
-    The parts of `ttft` add up to the mean TTFT, and all of them to the mean end-to-end time. None where the run was not
-    asked for blame, or nothing finished.
+    The parts of `ttft` add up to the mean TTFT, and all of them to the mean end-to-end time. None where the run did not
+    record blame, or nothing finished.
     """
     return _over(run, np.flatnonzero(finished(run, warmup_s)))
 
@@ -41,12 +41,12 @@ def samples(run: Run, warmup_s: float = 0.0) -> dict[str, Means] | None:
     """`means` of all requests and of the slowest ones, by the names of `SAMPLES`; None where `means` is."""
     taken = durations(run, warmup_s)
     chosen = {"mean": taken["e2e"][0], "slowest": _slow(*taken["e2e"]), "slowest_ttft": _slow(*taken["ttft"])}
-    told = {name: found for name, rows in chosen.items() if (found := _over(run, rows)) is not None}
-    return told or None
+    fields = {name: found for name, rows in chosen.items() if (found := _over(run, rows)) is not None}
+    return fields or None
 
 
 def _slow(rows: NDArray[np.intp], taken: NDArray[np.int64]) -> NDArray[np.intp]:
-    """The rows of those that took longest."""
+    """The rows of the slowest requests."""
     return rows[np.argsort(taken, kind="stable")[-tail(len(rows)) :]]
 
 
@@ -56,7 +56,7 @@ def packed(told: Means) -> NDArray[np.float64]:
 
 
 def unpacked(seconds: NDArray[np.float64]) -> Means:
-    """What was `packed`."""
+    """The inverse of `packed`."""
     return {
         stretch: dict(zip(PARTS, row, strict=True)) for stretch, row in zip(STRETCHES, seconds.tolist(), strict=True)
     }
@@ -86,17 +86,17 @@ def show_blame(results: Sequence[tuple[str, Mapping[str, Any]]], file: TextIO | 
 
     Parts that are zero everywhere are left out; each stretch begins with the sum of its parts.
     """
-    told = [(name, result["blame"]) for name, result in results if result.get("blame")]
-    if not told:
+    shown = [(name, result["blame"]) for name, result in results if result.get("blame")]
+    if not shown:
         return
     rows: list[tuple[str, ...]] = []
     for stretch, title in STRETCHES.items():
-        rows.append((title, *(_seconds(sum(blame[stretch].values())) for _, blame in told)))
+        rows.append((title, *(_seconds(sum(blame[stretch].values())) for _, blame in shown)))
         for part in PARTS:
-            values = [blame[stretch][part] for _, blame in told]
+            values = [blame[stretch][part] for _, blame in shown]
             if any(values):
                 rows.append((f"  {part}", *map(_seconds, values)))
-    show("Where the time of finished requests went, in the mean", ("", *(name for name, _ in told)), rows, file)
+    show("Where the time of finished requests went, in the mean", ("", *(name for name, _ in shown)), rows, file)
 
 
 def _seconds(value: float) -> str:

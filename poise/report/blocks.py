@@ -102,16 +102,16 @@ class Blocks:
 
     def _sums(self, result: Mapping[str, Any], weights: Floats) -> dict[Path, Sample]:
         sums = {name: weights @ each for name, each in self.sums.items()}
-        told: dict[Path, Sample] = {}
+        fields: dict[Path, Sample] = {}
         for path, (part, whole) in _RATIOS.items():
             if part not in sums:
                 continue
             if _at(result, path) is not None:
-                told[path] = Sample(_finite(sums[part] / sums[whole]))
+                fields[path] = Sample(_finite(sums[part] / sums[whole]))
         for path, (part, power) in _TOTALS.items():
             if (value := result.get(path[0])) is not None:
-                told[path] = Sample(_finite(value * (sums[part] / self.sums[part].sum()) ** power))
-        return told
+                fields[path] = Sample(_finite(value * (sums[part] / self.sums[part].sum()) ** power))
+        return fields
 
     def _latency(self, name: str, weights: Floats) -> dict[Path, Sample]:
         latency = self.latencies.get(name)
@@ -120,7 +120,7 @@ class Blocks:
         counts = (weights.astype(np.float32) @ latency.counts.T).astype(np.float64)
         cumulative = np.cumsum(counts, axis=1)
         means = weights @ latency.totals / cumulative[:, -1]
-        told: dict[Path, Sample] = {
+        fields: dict[Path, Sample] = {
             (name, "mean"): Sample(means, latency.variance / max(float(means.var(ddof=1)), 1e-300))
         }
         ranks = np.cumsum(latency.counts.sum(axis=1))
@@ -129,8 +129,8 @@ class Blocks:
             values = _quantile(latency.edges, counts, cumulative, share)
             at = int(np.searchsorted(ranks, share * ranks[-1]))
             beyond = 1 - cumulative[:, at] / cumulative[:, -1]
-            told[name, f"p{percent}"] = Sample(values, _pieces(beyond, 1 - float(ranks[at] / ranks[-1])))
-        return told
+            fields[name, f"p{percent}"] = Sample(values, _pieces(beyond, 1 - float(ranks[at] / ranks[-1])))
+        return fields
 
 
 def _at(result: Mapping[str, Any], path: Path) -> float | None:

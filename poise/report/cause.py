@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 NOTICEABLE = 0.1
-"""A part may be named first from this share of the whole change on; work, from this share of the work before."""
+"""Least share of the whole change for a part to be named first; for work, of its own time before."""
 
 FAULTS = {
     "lost": "work thrown away with lost replicas",
@@ -32,7 +32,7 @@ CROWDING = {
     "decode_others": "others in the outputs' steps",
 }
 SAID = FAULTS | WORK | DELAYS | CROWDING
-"""Causes and what they are called. A cause is a part; `link` is `link_wait` and `transfer` together."""
+"""Causes and their names. A cause is a part; `link` is `link_wait` and `transfer` together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,14 @@ class Cause:
 
     @property
     def said(self) -> str:
-        """What it is, in words."""
+        """The cause in words."""
         return SAID[self.name]
 
 
 def causes(parts: Mapping[str, float]) -> dict[str, float]:
     """Seconds by cause, from seconds by part."""
-    told = {name: seconds for name, seconds in parts.items() if name not in ("link_wait", "transfer")}
-    return told | {"link": parts["link_wait"] + parts["transfer"]}
+    fields = {name: seconds for name, seconds in parts.items() if name not in ("link_wait", "transfer")}
+    return fields | {"link": parts["link_wait"] + parts["transfer"]}
 
 
 def first_cause(before: Mapping[str, float], after: Mapping[str, float]) -> Cause | None:

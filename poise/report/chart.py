@@ -41,7 +41,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How an axis is labelled and scaled. reach: a value that it holds at least."""
+    """An axis's label and scale. reach: a value that it includes at least."""
 
     label: str
     kind: Kind = "number"
@@ -85,7 +85,7 @@ def chart(
 ) -> str:  # fmt: skip
     """A figure with its title, axes and lines; says so where nothing can be drawn.
 
-    reading: how a point is read aloud, with `{x}` and `{y}` in it.  dots: mark every point.
+    reading: the text of a point, with `{x}` and `{y}` in it.  dots: mark every point.
     steps: a value holds until the next point.
     """
     caption = f"<figcaption>{escape(title)}</figcaption>" if title else ""
@@ -115,7 +115,7 @@ def plot(
 
 
 def _scale_data(name: str, axis: Axis) -> str:
-    """What the script needs to turn a place back into a value."""
+    """The data with which the script turns a position back into a value."""
     numbers = ",".join(f"{value:.9g}" for value in (axis.low, axis.high, axis.start, axis.end))
     return f' data-{name}="{numbers},{int(axis.log)},{axis.kind}"'
 
@@ -191,8 +191,8 @@ def _line(line: Line, across: Axis, up: Axis, dots: bool, steps: bool) -> str:
 
 
 def _dot(x: float, y: float, tint: str, said: str) -> str:
-    told = f' data-said="{escape(said)}"' if said else ""
-    return f'<circle class="d {tint}" cx="{x:.1f}" cy="{y:.1f}" r="3"{told}/>'
+    text = f' data-said="{escape(said)}"' if said else ""
+    return f'<circle class="d {tint}" cx="{x:.1f}" cy="{y:.1f}" r="3"{text}/>'
 
 
 def _places(values: Sequence[float], axis: Axis) -> list[int | None]:

@@ -55,7 +55,7 @@ def latency_curves(run: Run, warmup_s: float = 0.0) -> dict[str, Curve]:
 def _peaks(at: NDArray[np.int64], values: NDArray[np.float64], edges: NDArray[np.int64]) -> NDArray[np.float64]:
     """The highest of each row of `values` [rows, instants] in each interval between `edges`: [rows, intervals].
 
-    What held before an interval holds in it until it changes; NaN before the first instant.
+    A value holds until it changes; NaN before the first instant.
     """
     ends = np.searchsorted(at, edges[1:], side="left")
     starts = np.maximum(np.searchsorted(at, edges[:-1], side="right") - 1, 0)

@@ -1,4 +1,4 @@
-"""Compare two runs of the same requests: how much longer they took, in which part, and for which requests.
+"""Compares two runs of the same requests: how much longer they took, in which part, and for which requests.
 
 Requests are paired by id; only those that arrived after warm-up and finished in both runs are compared. Means of parts
 add up, so their changes do; percentiles do not, so the tail has its own column: the mean parts of the slowest 1 % of
@@ -17,7 +17,7 @@ from poise.core.errors import UserError
 from poise.core.records.blame import PARTS
 from poise.report.blame import STRETCHES, tail
 from poise.report.cause import Cause, first_cause
-from poise.report.margin import margin
+from poise.report.seeds import half_width
 from poise.report.split import Split, best_split
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 LATENCIES = {"ttft_s": "TTFT", "e2e_s": "E2E"}
+
+BLOCKS = 20
+"""Blocks of consecutive requests whose mean changes are treated as independent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ class Diff:
 
     requests: number that finished in both.  only: number that finished in A only, and in B only.
     figures: mean and p99 of the latencies, by name.  parts: those that are not zero in both.
-    margin: half of the 95 % interval of the change in mean end-to-end time, in seconds (`report.margin`).
+    margin: half of the 95 % interval of the change in mean end-to-end time, in seconds (`margin`).
     cause: the cause named first, None where no difference is significant.  splits: groups of requests, best split first
     """
 
@@ -110,8 +113,22 @@ def diff(before: DataFrame, after: DataFrame, *, warmup_s: float = 0.0) -> Diff:
     return Diff(len(pairs), only, figures, parts, luck, cause, best_split(pairs))
 
 
+def margin(changes: NDArray[np.floating[Any]]) -> float:
+    """Half of the 95 % interval of the mean change; `changes` are those of paired requests in order of arrival.
+
+    A request that did not change is certain. The others are divided into `BLOCKS` blocks of equal size, whose means are
+    compared, because neighbouring requests share batches and are not independent. 0 where fewer requests changed than
+    there are blocks: such a run is too short for an interval.
+    """
+    changed = changes[changes != 0]
+    if len(changed) < BLOCKS:
+        return 0.0
+    means = [float(block.mean()) for block in np.array_split(changed, BLOCKS)]
+    return half_width(means) * len(changed) / len(changes)
+
+
 def _paired(before: DataFrame, after: DataFrame, warmup_s: float) -> tuple[DataFrame, tuple[int, int]]:
-    """One row for each request that finished in both, B's columns with `_b` behind their names."""
+    """One row for each request that finished in both, B's columns with the suffix `_b`."""
     import polars as pl
 
     for name, frame in (("A", before), ("B", after)):

@@ -1,4 +1,4 @@
-"""The result of `diff` in words and as tables."""
+"""Prints the result of `diff` in words and as tables."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from poise.report.table import show
 from poise.report.wording import MISSING, duration
 
 TELLING = 0.1
-"""A way of grouping is named from this share of the differences on that it explains."""
+"""The least share of the differences that a way of grouping must explain to be named."""
 
 SHOWN = 5
-"""Groups that are printed."""
+"""Most groups that are printed."""
 
 
 def sentence(diff: Diff) -> str:
@@ -26,13 +26,13 @@ def sentence(diff: Diff) -> str:
     if diff.cause is None:
         return _no_difference(diff)
     much = f"{duration(abs(e2e.by), 3)} ({percent(abs(e2e.by) / e2e.before)})"
-    told = f"In B requests take {much} {'longer' if e2e.by > 0 else 'less'} end to end in the mean."
-    told += f" First cause: {diff.cause.said} ({signed(diff.cause.change)} a request"
+    text = f"In B requests take {much} {'longer' if e2e.by > 0 else 'less'} end to end in the mean."
+    text += f" First cause: {diff.cause.said} ({signed(diff.cause.change)} a request"
     if diff.cause.name in CROWDING:
-        told += "; only crowding changed noticeably)"
+        text += "; only crowding changed noticeably)"
     else:
-        told += f"; with it, crowding {signed(diff.cause.crowding)})"
-    return f"{told}.{_whose(diff)}"
+        text += f"; with it, crowding {signed(diff.cause.crowding)})"
+    return f"{text}.{_whose(diff)}"
 
 
 def _no_difference(diff: Diff) -> str:
@@ -52,7 +52,7 @@ def _whose(diff: Diff) -> str:
 
 
 def signed(seconds: float) -> str:
-    """A change in seconds, with its sign; less than a picosecond is what floats make of nothing."""
+    """A change in seconds, with its sign; less than a picosecond is rounding."""
     if abs(seconds) < seconds_of(1):
         return "±0 s"
     return f"{'+' if seconds > 0 else '−'}{duration(abs(seconds), 3)}"
@@ -67,13 +67,13 @@ def show_diff(diff: Diff, names: tuple[str, str], file: TextIO | None = None) ->
     """Print the sentence, the latencies, the parts and the split that explains most."""
     out = file or sys.stdout
     out.write(f"A: {names[0]}\nB: {names[1]}\n{sentence(diff)}\n\n")
-    said = f"{diff.requests:,} requests finished in both ({diff.only[0]:,} only in A, {diff.only[1]:,} only in B)"
+    text = f"{diff.requests:,} requests finished in both ({diff.only[0]:,} only in A, {diff.only[1]:,} only in B)"
     rows = [
         (f"{label} {figure}", *_row(diff.figures[f"{name}.{figure}"]))
         for name, label in LATENCIES.items()
         for figure in ("mean", "p99")
     ]
-    show(said, ("", "A", "B", "change"), rows, out)
+    show(text, ("", "A", "B", "change"), rows, out)
     _show_parts(diff, out)
     for split in diff.splits[:1]:
         _show_split(diff, split, out)

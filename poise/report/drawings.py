@@ -53,21 +53,21 @@ def sweep_section(cases: Sequence[Case], findings: Findings, styles: Styles, leg
         reading = f"{figure.label}: {{y}} at load {{x}}"
         charts.append(chart(title, lines, axis, y, reading=reading, dots=True, marks=marks))
     return section(
-        "Over load", f'<p class="soft">{escape(_said(findings))}</p>', legend, grid(charts), anchor="over-load"
+        "Over load", f'<p class="soft">{escape(_caption(findings))}</p>', legend, grid(charts), anchor="over-load"
     )
 
 
-def _said(findings: Findings) -> str:
-    told = (
+def _caption(findings: Findings) -> str:
+    text = (
         f"Load 1, the dotted line, is {findings.one}. Bands are 95 % intervals; a point has none where runs are too "
         "short for one."
     )
     if any(each.low is not None or each.high is not None for each in findings.limits):
-        told += (
+        text += (
             " Dashed lines are the loads at which policies collapse; the bars above the plot show the range in which "
             "the collapse lies; without an end, a bar runs to the edge."
         )
-    return told
+    return text
 
 
 def _marks(findings: Findings, styles: Styles) -> list[Mark]:
@@ -112,9 +112,9 @@ def latency_section(cases: Sequence[Case], styles: Styles, legend: str) -> str:
     if not drawn:
         return ""
     points = POINTS // (len(drawn) * len(_DISTRIBUTIONS))
-    said = '<p class="soft">Of finished requests of the first seed: which share of them took at most so long.</p>'
+    text = '<p class="soft">Of finished requests of the first seed: which share of them took at most so long.</p>'
     folds = [(some[0].at, _distributions(some, styles, points)) for some in by_load(drawn).values()]
-    return section("Latency", said, legend, fold_all(folds), anchor="latency")
+    return section("Latency", text, legend, fold_all(folds), anchor="latency")
 
 
 def _distributions(cases: Sequence[Case], styles: Styles, points: int) -> str:

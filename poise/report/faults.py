@@ -31,12 +31,12 @@ SAID = {
 
 def fault_curves(run: Run) -> dict[str, dict[str, Curve]]:
     """Each fault from its beginning to its end, in seconds, at the height of its replica; empty without any."""
-    told: dict[str, Curve] = {}
+    fields: dict[str, Curve] = {}
     for number, (at, until, kind, replica) in enumerate(run.faults[:MOST]):
         if at <= run.ended_at:
             span = [seconds(at), seconds(min(until, run.ended_at))]
-            told[f"{kind} {number}"] = span, [float(replica)] * 2
-    return {FAULTS: told} if told else {}
+            fields[f"{kind} {number}"] = span, [float(replica)] * 2
+    return {FAULTS: fields} if fields else {}
 
 
 def marks(timeline: Mapping[str, Curves], across: Axis, replicas: Sequence[int], height: float) -> str:
@@ -50,9 +50,9 @@ def marks(timeline: Mapping[str, Curves], across: Axis, replicas: Sequence[int],
             continue
         left, right = across.place(since), across.place(until)
         kind = SAID[name.rpartition(" ")[0]]
-        said = f"replica {round(replica)} {kind} at {since:.4g} s" + (f" until {until:.4g} s" if until > since else "")
+        text = f"replica {round(replica)} {kind} at {since:.4g} s" + (f" until {until:.4g} s" if until > since else "")
         parts.append(
-            f'<g><title>{escape(said)}</title><rect class="fault" x="{left - 1:.1f}" y="{4 + row * tall:.1f}" '
+            f'<g><title>{escape(text)}</title><rect class="fault" x="{left - 1:.1f}" y="{4 + row * tall:.1f}" '
             f'width="{max(right - left, 2):.1f}" height="{tall:.1f}"/></g>'
         )
     return "".join(parts)

@@ -1,4 +1,4 @@
-"""The figures that are quoted from a result, and the cases that are compared."""
+"""The figures of a result, and the cases that are compared."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Figure:
 
 
 def _at(tree: Any, path: Sequence[str]) -> float | None:
-    """The number at a path of nested mappings; None where the path breaks off."""
+    """The number at a path of nested mappings; None where the path does not exist."""
     for name in path:
         tree = tree.get(name) if isinstance(tree, Mapping) else None
     return tree if isinstance(tree, (int, float)) else None
@@ -209,7 +209,7 @@ DECIDING = {
 
 
 def deciding(name: str) -> Figure:
-    """The figure called `name`, as in ttft_s.p99; UserError with the nearest names where none can decide by it."""
+    """The figure called `name`, as in ttft_s.p99; UserError with the nearest names where it cannot decide."""
     if name in DECIDING:
         return DECIDING[name]
     near = get_close_matches(name, DECIDING, 3, 0.5)

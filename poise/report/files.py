@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Writes files atomically: they appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any, BinaryIO
 from poise.core.errors import UserError
 
 
-def to_json(told: dict[str, Any]) -> str:
-    """Plain data as JSON text; a number that is none is null."""
+def to_json(told: Any) -> str:
+    """Plain data as JSON text; NaN and infinity become null."""
     return json.dumps(told, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
@@ -29,8 +29,8 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     """Open a new temporary file next to `path` for writing bytes; it is renamed to `path` only when the block succeeds.
 
     Parent folders are made, a link is followed, and what was at `path` before stays until the last moment. Raises
-    `UserError` when the place cannot be written; a block that raises anything leaves no trace. What a process that was
-    killed within such a block left of the same file is taken away.
+    `UserError` when the path cannot be written; a block that raises anything leaves no trace. Temporary files of a
+    process that was killed within such a block are removed.
     """
     target = Path(path).resolve()
     if target.exists() and not target.is_file():
@@ -53,7 +53,7 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
 
 
 def _clear(target: Path) -> None:
-    """Take away unfinished files of `target` that nobody is writing: whoever writes one holds a lock on it."""
+    """Remove unfinished files of `target` without a writer: a writer holds a lock on its file."""
     for left in target.parent.glob(f".{escape(target.name)}.*.part"):
         with suppress(OSError), left.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

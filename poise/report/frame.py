@@ -9,7 +9,7 @@ from poise.report.style import STYLE
 
 
 def document(title: str, body: str, *, style: str = "", above: str = "") -> str:
-    """A whole page as text, which refers to nothing outside. style: rules of its own.  above: before the body."""
+    """A whole page as text, which loads nothing from outside. style: rules of its own.  above: before the body."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -34,7 +34,7 @@ HATCH = (
     )
     + "</linearGradient></defs></svg>"
 )
-"""What the maps of a page have in common: the ground where nothing is known, and the colours of the legend."""
+"""The shared settings of a page's maps: the colour of unknown values, and the colours of the legend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class HeatCell:
     kind: Kind
 
     def of(self, values: Floats) -> NDArray[np.uint8]:
-        """The level of each value; the one after the last for what is not known."""
+        """The level of each value; the one after the last for an unknown one."""
         level = np.clip(np.rint(np.nan_to_num(values) / self.top * self.levels), 0, self.levels)
         return np.where(np.isnan(values), self.levels + 1, level).astype(np.uint8)
 

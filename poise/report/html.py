@@ -30,7 +30,7 @@ from poise.report.summary import everything_section, summary_section
 from poise.report.wording import MISSING, belief_line, duration, significant, slo_line
 
 FEW = 6
-"""More notes than these are folded away."""
+"""Most notes shown; more are folded away."""
 
 LONG = 60
 """Characters of a fact in the header; the whole is at the foot of the page."""
@@ -38,7 +38,7 @@ LONG = 60
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a reader must know to judge the figures.
+    """The basis of the figures.
 
     engine: name and version of the engine model.  cost: provenance of the cost data (`Estimator.describe()`).
     workload: where the load comes from (`Workload.source`).  version: Poise's.
@@ -106,14 +106,14 @@ def _header(about: About, partial: str) -> str:
 
 
 def _partial(cases: Sequence[Case], findings: Findings | None) -> str:
-    """What is there of a comparison or a run that was stopped; empty for a whole one."""
+    """The progress of a comparison or a run that was stopped; empty for a whole one."""
     if findings is not None:
         return findings.partial
     return next((str(why) for case in cases if (why := case.result.get("notes", {}).get("interrupted"))), "")
 
 
 def _contents(body: str) -> str:
-    """Links to the sections that there are."""
+    """Links to the page's sections."""
     found = re.findall(r'<section id="([^"]*)"[^>]*><h2>(.*?)</h2>', body)
     links = "".join(f'<a href="#{anchor}">{title}</a>' for anchor, title in found)
     return f"<nav>{links}</nav>" if links else ""
@@ -146,19 +146,19 @@ def _in_short(tree: Mapping[str, object], most: int = 4) -> str:
 
 def _notes(cases: Sequence[Case]) -> str:
     """Notes of the results on missing or doubtful figures; a note that all cases share is printed once."""
-    said: dict[str, list[str]] = {}
+    fields: dict[str, list[str]] = {}
     for case in cases:
         for name, why in case.result.get("notes", {}).items():
-            said.setdefault(f"{name}: {why}", []).append(case.name)
-    if not said:
+            fields.setdefault(f"{name}: {why}", []).append(case.name)
+    if not fields:
         return ""
-    lines = [text if len(places) == len(cases) else f"{text} ({', '.join(places)})" for text, places in said.items()]
+    lines = [text if len(places) == len(cases) else f"{text} ({', '.join(places)})" for text, places in fields.items()]
     items = f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
     return section("Notes", fold(f"{len(lines)} notes", items) if len(lines) > FEW else items, anchor="notes")
 
 
 def _provenance(about: About) -> str:
-    """Where everything comes from, in full, and what the figures mean."""
+    """The full provenance, and the meaning of the figures."""
     whole = (("Cost data in full", _flat(about.cost)), ("Workload in full", _flat(about.workload)))
     parts = [fold(name, _facts(facts)) for name, facts in whole if facts]
     words = (

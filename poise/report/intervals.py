@@ -1,4 +1,4 @@
-"""What may be said of a figure, or of the difference of two: a value, half of its interval, or why there is none."""
+"""A figure, or the difference of two, with its confidence interval: a value, half of the interval, or why not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Interval:
 
     @property
     def longer(self) -> float | None:
-        """How many times the seeds or the length would put 0 outside if the value stayed: widths fall as 1/√n."""
+        """The factor on seeds or length that would put 0 outside if the value stayed: widths fall as 1/√n."""
         if self.value is None or self.half is None or not self.value:
             return None
         times = self.half / self.value

@@ -16,18 +16,18 @@ _ROW, _LEFT, _TOP, _BOTTOM = 36, 16, 8, 44
 
 
 def limits_section(findings: Findings, styles: Styles) -> str:
-    """A row of tried loads for each policy, the same as a table, and what it means; empty where there is none."""
-    said = "".join(f"<p>{escape(each)}</p>" for each in findings.said)
+    """A row of tried loads for each policy, the same as a table, and its explanation; empty where there is none."""
+    text = "".join(f"<p>{escape(each)}</p>" for each in findings.said)
     limits = [each for each in findings.limits if each.tried]
     if not limits:
-        return section("Collapse", said, anchor="collapse") if said else ""
+        return section("Collapse", text, anchor="collapse") if text else ""
     words = (
         f"Load 1, the dotted line, is {findings.one}. Dots are the loads that were tried: full where the load was "
         "carried, hollow where it was not, pale where the result may be chance. The bar is the range that contains the "
         "collapse (to the edge where it has no end), and the vertical stroke is its load."
     )
     drawn = f'<figure class="wide"><figcaption>Loads carried</figcaption>{_drawing(limits, styles)}</figure>'
-    return section("Collapse", f'<p class="soft">{escape(words)}</p>', drawn, _table(limits), said, anchor="collapse")
+    return section("Collapse", f'<p class="soft">{escape(words)}</p>', drawn, _table(limits), text, anchor="collapse")
 
 
 def _drawing(limits: Sequence[Limit], styles: Styles) -> str:
@@ -66,15 +66,15 @@ def _row(limit: Limit, tint: str, across: Axis, top: float) -> str:
     for each in limit.tried:
         kind = f"{'' if each.why else 'd '}{'' if each.sure else 'u '}h {tint}"
         luck = "" if each.sure else ", perhaps by chance"
-        said = f"{limit.policy}\nload {significant(each.load)}: {each.why or 'carried'}{luck}"
+        text = f"{limit.policy}\nload {significant(each.load)}: {each.why or 'carried'}{luck}"
         parts.append(
-            f'<circle class="{kind}" cx="{across.place(each.load):.1f}" cy="{at}" r="4" data-said="{escape(said)}"/>'
+            f'<circle class="{kind}" cx="{across.place(each.load):.1f}" cy="{at}" r="4" data-said="{escape(text)}"/>'
         )
     if limit.load is not None:
         x = across.place(limit.load)
-        said = f"{limit.policy}\ncollapses at load {significant(limit.load)}"
+        text = f"{limit.policy}\ncollapses at load {significant(limit.load)}"
         parts.append(f'<line class="k {tint}" x1="{x:.1f}" x2="{x:.1f}" y1="{at - 8}" y2="{at + 8}"/>')
-        parts.append(f'<circle class="z" cx="{x:.1f}" cy="{at}" r="1" data-said="{escape(said)}"/>')
+        parts.append(f'<circle class="z" cx="{x:.1f}" cy="{at}" r="1" data-said="{escape(text)}"/>')
     return "".join(parts)
 
 

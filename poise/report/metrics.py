@@ -91,18 +91,18 @@ class Metrics:
     notes: dict[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain dictionaries, lists and numbers, ready for JSON; what a run need not have only where it has."""
-        told = asdict(self)
+        """Plain dictionaries, lists and numbers, ready for JSON; optional fields only where the run has them."""
+        data = asdict(self)
         for name in ("blame", "scaling", "program_s", "programs"):
-            if told[name] is None:
-                del told[name]
-        return told
+            if data[name] is None:
+                del data[name]
+        return data
 
 
 def met(run: Run, slo: Slo, warmup_s: float = 0.0) -> Mask:
     """Which rows arrived after warm-up and met every part of `slo`; compared as integers.
 
-    Only a finished request can meet it; a part that is None asks nothing, and an output of one token has no TPOT.
+    Only a finished request can meet it; a part that is None has no limit, and an output of one token has no TPOT.
     """
     records, good = run.records, finished(run, warmup_s)
     arrived, first, ended = (

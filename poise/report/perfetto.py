@@ -96,7 +96,7 @@ def _names(run: Run, cluster: Cluster | None) -> Iterator[Event]:
 
 
 def _batch(decodes: int, prompt_tokens: int) -> str:
-    """What a batch does, in words."""
+    """A batch in words."""
     parts = [f"prefill {prompt_tokens}"] if prompt_tokens else []
     if decodes:
         parts.append(f"{decodes} decode{'' if decodes == 1 else 's'}")
@@ -146,7 +146,7 @@ def _counters(run: Run) -> Iterator[Event]:
 def _lives(run: Run, requests: int) -> Iterator[Event]:
     """Nested asynchronous events: the request as a whole and within it queue, prefill and decode.
 
-    `prefill` begins at the dispatch to a replica, so the wait inside the replica is in it. What is still going on
+    `prefill` begins at the dispatch to a replica, so the wait inside the replica is in it. What has not ended
     when the run ends is closed there.
     """
     records = run.records

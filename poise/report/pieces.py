@@ -8,8 +8,8 @@ from html import escape
 
 def section(title: str, *parts: str, anchor: str, names: str = "") -> str:
     """A section with a heading that the contents lead to; `names` is for the script."""
-    told = f' data-names="{escape(names)}"' if names else ""
-    return f'<section id="{anchor}"{told}><h2>{escape(title)}</h2>{"".join(parts)}</section>'
+    text = f' data-names="{escape(names)}"' if names else ""
+    return f'<section id="{anchor}"{text}><h2>{escape(title)}</h2>{"".join(parts)}</section>'
 
 
 def grid(figures: Sequence[str], *, pairs: bool = False) -> str:
@@ -18,7 +18,7 @@ def grid(figures: Sequence[str], *, pairs: bool = False) -> str:
 
 
 def fold(title: str, body: str, opened: bool = False) -> str:
-    """A part that unfolds."""
+    """A section that unfolds."""
     return f"<details{' open' if opened else ''}><summary>{escape(title)}</summary>{body}</details>"
 
 
@@ -40,7 +40,7 @@ def table(head: str, body: str) -> str:
 
 
 def tabs(panes: Mapping[str, str], key: str) -> str:
-    """Panes of which one is shown: radio buttons, so that it works without script. key: sets it apart on the page."""
+    """Panes of which one is shown: radio buttons, so that it works without script. key: makes it unique on the page."""
     buttons = "".join(
         f'<input type="radio" name="{key}" id="{key}-{at}"{"" if at else " checked"}>'
         f'<label for="{key}-{at}">{escape(name)}</label>'

@@ -53,5 +53,5 @@ def png(pixels: NDArray[np.uint8], palette: Sequence[tuple[int, int, int]]) -> b
 
 
 def data_url(picture: bytes) -> str:
-    """The picture as an address that holds it."""
+    """The picture as a data URL."""
     return f"data:image/png;base64,{b64encode(picture).decode()}"

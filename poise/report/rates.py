@@ -99,7 +99,7 @@ def _whole(run: Run, warmup_s: float) -> Window:
 
 
 def _done(run: Run, window: Window) -> Work:
-    """What was done between `begin` and `end`; a prompt is computed when its first token is there."""
+    """The work done between `begin` and `end`; a prompt is computed when its first token is there."""
     records = run.records
     rows = column(records.status) == FINISHED
     first, ended = (column(each)[rows] for each in (records.first_token_at, records.ended_at))

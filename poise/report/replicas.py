@@ -52,40 +52,40 @@ def replicas_section(cases: Sequence[Case], styles: Mapping[str, int], pools: Se
     for number, (load, some) in enumerate(by_load(drawn).items()):
         here = [each for each in shown if each.case.load == load]
         folds.append((some[0].at, _at_load(here, styles, pools, f"at{number}")))
-    said, legend = _said(shown), _legend(shown[0].fleets["waiting"], pools)
-    return section("Replicas over time", said, legend, fold_all(folds), anchor="replicas", names=_names(pools))
+    sentence, legend = _caption(shown), _legend(shown[0].fleets["waiting"], pools)
+    return section("Replicas over time", sentence, legend, fold_all(folds), anchor="replicas", names=_names(pools))
 
 
 def _joined(fleets: Sequence[Fleets]) -> int:
-    """How many steps must become one for a page of bounded size."""
+    """How many steps must be merged into one for a page of bounded size."""
     cells = sum(each.values.size for some in fleets for each in some.values())
     points = sum(3 * len(each.at) for some in fleets for each in some.values())
     return max(math.ceil(cells / CELLS), math.ceil(points / POINTS), 1)
 
 
-def _said(shown: Sequence[_Shown]) -> str:
+def _caption(shown: Sequence[_Shown]) -> str:
     fleets = [each for some in shown for each in some.fleets.values()]
     step, most = max(each.step for each in fleets), max(len(each.replicas) for each in fleets)
-    told = (
+    text = (
         "Of the first seed. In a map each row is a replica and its colour the quantity, on one scale for all policies "
         f"of a load; each step of up to {duration(step, 2)} shows its peak. Point at a map, or tap it, for its values."
     )
     if any(FAULTS in (each.case.timeline or {}) for each in shown):
-        told += " Outlines in a map are faults and starts: a loss, a notice, a start, a slow device or link."
+        text += " Outlines in a map are faults and starts: a loss, a notice, a start, a slow device or link."
     if most > LINES:
-        told += f" Lines are means over the {most} replicas, or a pool's; bands go from the lowest to the highest."
-    return f'<p class="soft">{escape(told)}</p>'
+        text += f" Lines are means over the {most} replicas, or a pool's; bands go from the lowest to the highest."
+    return f'<p class="soft">{escape(text)}</p>'
 
 
 def _legend(some: Fleet, pools: Sequence[str]) -> str:
     """The lines of a figure, where it has several."""
     names = courses(some, pools)
-    told = "".join(swatch(name, style) for style, name in enumerate(names))
-    return f'<div class="legend">{told}</div>' if len(names) > 1 else ""
+    text = "".join(swatch(name, style) for style, name in enumerate(names))
+    return f'<div class="legend">{text}</div>' if len(names) > 1 else ""
 
 
 def _names(pools: Sequence[str]) -> str:
-    """What the script calls the replicas."""
+    """The replicas' names in the script."""
     return "|".join(title(replica, pools) for replica in range(len(pools)))
 
 
@@ -127,7 +127,7 @@ class _Pane:
 
     @property
     def legend(self) -> str:
-        """What its colours mean."""
+        """The legend of its colours."""
         return legend(self.scale.label, shade(self.top, self.scale.kind), gaps=self.gaps)
 
     def figure(self, shown: _Shown, styles: Mapping[str, int], pools: Sequence[str], *, alone: bool) -> str:
@@ -165,8 +165,8 @@ def _list(values: Floats | None) -> list[float]:
 
 def _ticks(some: Fleet, pools: Sequence[str]) -> list[str]:
     """The number of each replica; the first of a pool has its name too."""
-    told = []
+    labels = []
     for row, replica in enumerate(some.replicas):
         first = pools and (not row or pools[replica] != pools[some.replicas[row - 1]])
-        told.append(f"{pools[replica][: LETTERS - len(str(replica))]} {replica}" if first else str(replica))
-    return told
+        labels.append(f"{pools[replica][: LETTERS - len(str(replica))]} {replica}" if first else str(replica))
+    return labels

@@ -35,8 +35,8 @@ _COUNTS = ("prompt_tokens", "output_tokens", "cached_tokens", "preemptions", "mi
 def save_requests(run: Run, path: str | Path, workload: Workload | None = None) -> None:
     """Write a row for each request that arrived to a `.parquet`, `.csv` or `.jsonl` file, whole or not at all.
 
-    Instants and durations are float seconds; what never happened is null. With the `workload` of the run, what it says
-    of clients is written, too. Raises `UserError` for another ending and for a place that cannot be written.
+    Instants and durations are float seconds; what never happened is null. With the `workload` of the run, its client
+    columns are written, too. Raises `UserError` for another ending and for a path that cannot be written.
     """
     ending = Path(path).suffix.lower()
     if ending not in _WRITERS:
@@ -59,7 +59,7 @@ def requests_frame(run: Run, workload: Workload | None = None) -> DataFrame:
     """The rows of `save_requests` as a polars frame, in the order of request ids.
 
     `tpot_s` is null for outputs of fewer than two tokens; `ttft_s`, `tpot_s` and `e2e_s` are given for every request
-    that got so far, finished or not, while the metrics quote finished ones only. A run that was asked for blame has a
+    that got so far, finished or not, while the metrics quote finished ones only. A run that recorded blame has a
     column for each part of both stretches: `ttft_queue_s`, …, `rest_decode_s`, …
     """
     import polars as pl
@@ -99,19 +99,19 @@ def requests_frame(run: Run, workload: Workload | None = None) -> DataFrame:
 
 
 def _clients(workload: Workload, chosen: NDArray[np.signedinteger[Any]]) -> dict[str, Any]:
-    """Whose the chosen rows are: model, tenant, session and the turn in it (from 1), where the workload says so."""
-    told: dict[str, Any] = {}
+    """Model, tenant, session and the turn in it (from 1) of the chosen rows, where the workload has them."""
+    fields: dict[str, Any] = {}
     if workload.model is not None:
-        told["model"] = [workload.models[each] for each in workload.model[chosen]]
+        fields["model"] = [workload.models[each] for each in workload.model[chosen]]
     if workload.tenant is not None:
-        told["tenant"] = workload.tenant[chosen]
+        fields["tenant"] = workload.tenant[chosen]
     if workload.session is not None:
-        told["session"], told["turn"] = workload.session[chosen], _turns(workload.session)[chosen]
-    return told
+        fields["session"], fields["turn"] = workload.session[chosen], _turns(workload.session)[chosen]
+    return fields
 
 
 def _turns(session: NDArray[np.int32]) -> NDArray[np.int64]:
-    """The how many-th row of its session each row is, from 1; 0 for rows of none."""
+    """The turn of each row in its session, from 1; 0 for rows of none."""
     order = np.argsort(session, kind="stable")
     sorted_ = session[order]
     begins = np.flatnonzero(np.r_[True, sorted_[1:] != sorted_[:-1]])

@@ -1,4 +1,4 @@
-"""How the pools of a run grew and shrank: figures, lines over time, and their page section."""
+"""Scaling of the pools of a run: figures, lines over time, and their page section."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from poise.report.pieces import fold_all, grid, section
 from poise.report.spending import uptime
 
 POOL = "pool "
-"""What the names of a pool's lines begin with among the timelines of a case."""
+"""Prefix of the names of a pool's lines among the timelines of a case."""
 
 POINTS = 1000
 """The most changes of a pool that are drawn; of more, those at even steps."""
@@ -52,7 +52,7 @@ def replica_hours(run: Run, since: int = 0) -> float:
 
 
 def scalings(run: Run, cluster: Cluster, warmup_s: float = 0.0) -> Scalings | None:
-    """What the scaler did; None in a run without one."""
+    """The scaler's activity; None in a run without one."""
     if not run.scaled:
         return None
     since = ps(warmup_s)
@@ -77,12 +77,12 @@ def _pools(run: Run) -> dict[int, list[Scaled]]:
 
 
 def _pairs(run: Run) -> list[tuple[Scaled, Scaled]]:
-    """Each change of a pool, with what was before it."""
+    """Each change of a pool, with the state before it."""
     return [pair for notes in _pools(run).values() for pair in pairwise(notes)]
 
 
 def _spans(run: Run, notes: Sequence[Scaled]) -> list[tuple[int, int, Scaled]]:
-    """From when until when each note holds."""
+    """The start and end of each note."""
     ends = [*(note.at for note in notes[1:]), run.ended_at]
     return [(note.at, max(end, note.at), note) for note, end in zip(notes, ends, strict=True)]
 
@@ -119,14 +119,14 @@ def _cold_waits(run: Run, cluster: Cluster, warmup_s: float) -> NDArray[np.int64
 
 def pool_curves(run: Run, names: Sequence[str]) -> dict[str, dict[str, Curve]]:
     """Steps over time of each pool, by `POOL` and its name (slashes are dashes): a line for each of `SHOWN`."""
-    told = {}
+    fields = {}
     for pool, notes in _pools(run).items():
         spans = _spans(run, notes)
         kept = (
             spans if len(spans) <= POINTS else [spans[at] for at in np.linspace(0, len(spans) - 1, POINTS).astype(int)]
         )
-        told[POOL + names[pool].replace("/", "-")] = {name: _steps(kept, run.ended_at, name) for name in SHOWN}
-    return told
+        fields[POOL + names[pool].replace("/", "-")] = {name: _steps(kept, run.ended_at, name) for name in SHOWN}
+    return fields
 
 
 def _steps(spans: Sequence[tuple[int, int, Scaled]], end: int, name: str) -> Curve:
@@ -140,14 +140,14 @@ def scaling_section(cases: Sequence[Case]) -> str:
     drawn = [case for case in cases if case.timeline and any(name.startswith(POOL) for name in case.timeline)]
     if not drawn:
         return ""
-    said = (
+    text = (
         "Of the first seed: the target size of each pool, and how many replicas served, started, drained or were "
         "pre-warmed. Wanted above serving: replicas that the load waits for."
     )
     legend = "".join(swatch(name, style) for style, name in enumerate(SHOWN.values()))
     folds = [(some[0].at, grid([each for case in some for each in _charts(case)])) for some in by_load(drawn).values()]
     return section(
-        "Size of the pools", f'<p class="soft">{escape(said)}</p>', f'<div class="legend">{legend}</div>',
+        "Size of the pools", f'<p class="soft">{escape(text)}</p>', f'<div class="legend">{legend}</div>',
         fold_all(folds), anchor="pools",
     )  # fmt: skip
 

@@ -25,7 +25,7 @@ FEWEST = 4
 
 
 def effective_size(values: NDArray[Any]) -> float:
-    """How many independent requests a latency is worth, in order of arrival: their number over its correlation time.
+    """The effective number of independent requests of a latency, in order of arrival: number over correlation time.
 
     A linear trend is removed first: it is not chance. The correlation time is the largest that overlapping batches of
     1, 2, 4, … requests give, as long as there are `FEWEST` batches: an overestimate rather than an underestimate.
@@ -47,7 +47,7 @@ def effective_size(values: NDArray[Any]) -> float:
 
 
 def independent(run: Run, warmup_s: float = 0.0) -> float:
-    """How many independent requests a run is worth: by that of its latencies which lasts longest; at least 1."""
+    """The effective number of independent requests of a run, by its most correlated latency; at least 1."""
     found = latencies(run, warmup_s)
     columns = [each.astype(np.float64) for each in (found.ttft, found.tpot, found.e2e) if len(each)]
     return max(min(map(effective_size, columns), default=1.0), 1.0)
@@ -57,7 +57,7 @@ def score(found: Interval, shares: Sequence[float], size: float, confidence: flo
     """The interval of a share, or of the difference of two `shares`, from the one that its standard error alone gives.
 
     size: independent requests behind each.  The error bounds it, for of n independent requests a share s varies by
-    s(1 − s)/n. How lopsided chance is, 1 − 2s, counts by how much of the error is of each share. Without an interval
+    s(1 − s)/n. The asymmetry of chance, 1 − 2s, counts by how much of the error is of each share. Without an interval
     nothing is changed.
     """
     if found.half is None or found.error is None:

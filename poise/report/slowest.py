@@ -35,11 +35,11 @@ def worst_section(cases: Sequence[Case], pools: Sequence[str]) -> str:
     most = max(TOLD // (len(drawn) * len(BY)), FEW)
     drawn = [replace(case, worst={by: rows[:most] for by, rows in (case.worst or {}).items()}) for case in drawn]
     folds = [(some[0].at, _at_load(some, pools)) for some in by_load(drawn).values()]
-    said = (
+    text = (
         "Of the finished requests of the first seed, those that took longest. Cached: prompt tokens found in the "
         "prefix cache. Sent after: from the arrival to the (last) dispatch to a replica."
     )
-    return section("Slowest requests", f'<p class="soft">{said}</p>', fold_all(folds), anchor="slowest")
+    return section("Slowest requests", f'<p class="soft">{text}</p>', fold_all(folds), anchor="slowest")
 
 
 def _at_load(cases: Sequence[Case], pools: Sequence[str]) -> str:
@@ -59,12 +59,12 @@ def _stories(case: Case, rows: Mapping[int, Row]) -> str:
     """The attribution of each request's time and, where it was recorded, its story."""
     if not case.blame:
         return ""
-    items = "".join(f"<li>{_told(number, case, row)}</li>" for number, row in sorted(rows.items()))
+    items = "".join(f"<li>{_detail(number, case, row)}</li>" for number, row in sorted(rows.items()))
     name = "Their stories" if case.stories else "Where their time went"
     return fold(name, f'<ul class="stories">{items}</ul>')
 
 
-def _told(number: int, case: Case, row: Row) -> str:
+def _detail(number: int, case: Case, row: Row) -> str:
     """A story; of a request without one, its last line."""
     if number in case.stories:
         out = StringIO()

@@ -32,7 +32,7 @@ def uptime(stats: ReplicaStats, until: int, since: int = 0) -> int:
 def busy_time(replicas: Sequence[ReplicaStats], window: Window) -> float | None:
     """Share of the time up with a step under way, over all of `replicas`; None if none was up.
 
-    From the first arrival to the end of the window, warm-up included. It says nothing of headroom: one request that
+    From the first arrival to the end of the window, warm-up included. It is not a measure of headroom: one request that
     decodes alone keeps a replica busy all the time.
     """
     up = sum(uptime(stats, window.end, window.first) for stats in replicas)

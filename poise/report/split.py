@@ -26,7 +26,7 @@ WINDOWS = 8
 """Windows of time, equally long."""
 
 MOST = 100
-"""Groups beyond which a way of grouping says nothing that could be read."""
+"""Most groups of a way of grouping; more would be unreadable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """by: what the groups have in common.  explains: share of the variance between groups, corrected.
+    """by: the attribute of the groups.  explains: share of the variance between groups, corrected.
 
     groups: the one with most of the change first.
     """

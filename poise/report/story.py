@@ -16,7 +16,7 @@ from poise.report.wording import duration
 
 @dataclass(frozen=True, slots=True)
 class StoryLine:
-    """What happened: the instant and how long after the arrival it was (seconds), where, and what, in words."""
+    """One event: the instant and how long after the arrival it was (seconds), where, and what, in words."""
 
     at_s: float
     since_s: float
@@ -26,7 +26,7 @@ class StoryLine:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """lines: the life of a request.  row: what the run's requests table says of it.
+    """lines: the life of a request.  row: the request's row of the run's requests table.
 
     parts, typical: seconds by part of its time, and in the mean over the `finished` requests of the run.
     """
@@ -43,12 +43,12 @@ class Story:
         whole, usual = sum(self.parts.values()), sum(self.typical.values())
         if not self.finished:
             return f"Its {duration(whole)}: {_listed(self.parts, {})}; no request finished to compare it with."
-        told = f"Its {duration(whole)} (mean of {self.finished:,} finished requests: {duration(usual)}): "
-        told += _listed(self.parts, self.typical)
+        text = f"Its {duration(whole)} (mean of {self.finished:,} finished requests: {duration(usual)}): "
+        text += _listed(self.parts, self.typical)
         most = max(PARTS, key=lambda part: abs(self.parts[part] - self.typical[part]))
         by = self.parts[most] - self.typical[most]
         far = f"; furthest from the mean: {most}, {duration(abs(by))} {'more' if by > 0 else 'less'}" if by else ""
-        return f"{told}{far}."
+        return f"{text}{far}."
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -71,14 +71,14 @@ def show_lines(story: Story, title: str, file: TextIO | None = None) -> None:
 
 
 def _listed(parts: Mapping[str, float], typical: Mapping[str, float]) -> str:
-    """Parts that are not nothing, the largest first, each with its mean in brackets."""
+    """Parts that are not zero, the largest first, each with its mean in brackets."""
     order = sorted((part for part in PARTS if parts[part]), key=lambda part: -parts[part])
     means = {part: f" ({duration(typical[part])})" for part in typical}
     return ", ".join(f"{part} {duration(parts[part])}{means.get(part, '')}" for part in order) or "no time at all"
 
 
 _UNSETTLED = ("arrived", "came_back", "lost")
-"""After these the gateway decides at once, if it can."""
+"""Events after which the gateway decides at once, if it can."""
 
 
 def story_lines(happenings: Sequence[LogEntry], row: Mapping[str, Any], ended_s: float) -> Iterator[StoryLine]:
@@ -87,10 +87,10 @@ def story_lines(happenings: Sequence[LogEntry], row: Mapping[str, Any], ended_s:
     arrived = row["arrival_s"]
     last = -1
     for number, happening in enumerate(happenings):
-        said = teller.tell(happening)
+        line = teller.tell(happening)
         at, last = seconds(happening.at), happening.replica if happening.replica >= 0 else last
-        if said:
-            yield StoryLine(at, at - arrived, _place(happening.replica), said)
+        if line:
+            yield StoryLine(at, at - arrived, _place(happening.replica), line)
         if happening.what in _UNSETTLED and all(each.at > happening.at for each in happenings[number + 1 :][:1]):
             yield StoryLine(at, at - arrived, _place(-1), "waits: no replica can take it, or others are held before it")
     at = ended_s if row["ended_s"] is None else row["ended_s"]  # unfinished, or lost and held to the end

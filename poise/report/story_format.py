@@ -17,7 +17,7 @@ def count(number: int, word: str) -> str:
 
 
 class StoryFormatter:
-    """Says what each happening of a request was, in the order in which they come."""
+    """Formats each event of a request, in their order."""
 
     def __init__(self, row: Mapping[str, Any]) -> None:
         self._row = row
@@ -25,7 +25,7 @@ class StoryFormatter:
         self._first_at = -1
         self._decided: Any = None
         self._say: dict[str, Callable[..., str]] = {
-            "arrived": self._arrived, "came_back": self._came_back, "asked": self._asked, "sent": self._sent,
+            "arrived": self._arrived, "came_back": self._came_back, "asked": self._routed, "sent": self._sent,
             "refused": self._refused, "turned_down": self._turned_down, "left": self._left, "queued": self._queued,
             "admitted": self._admitted, "computed": self._computed, "first_token": self._first_token,
             "decodes": self._decodes, "pulling": self._pulling, "pulled": self._pulled, "missed": self._missed,
@@ -35,26 +35,26 @@ class StoryFormatter:
         }  # fmt: skip
 
     def tell(self, happening: LogEntry) -> str:
-        """The line; empty where another one says as much."""
-        said = self._say[happening.what](happening, **happening.told)
+        """The line of an event; empty where another line already says it."""
+        line = self._say[happening.what](happening, **happening.told)
         if happening.what not in ("asked", "sent"):
             self._decided = None
-        return said
+        return line
 
     # At the gateway --------------------------------------------------------------------------------------------------
 
     def _arrived(self, _: LogEntry, prompt_tokens: int, attempt: int) -> str:
         row = self._row
-        told = f"arrives with a prompt of {count(prompt_tokens, 'token')}"
+        text = f"arrives with a prompt of {count(prompt_tokens, 'token')}"
         if row.get("session", -1) >= 0:
-            told += f", turn {row['turn']} of session {row['session']}"
-        told += f", of tenant {row['tenant']}" if "tenant" in row else ""
-        return told + (f", for {row['model']}" if "model" in row else "")
+            text += f", turn {row['turn']} of session {row['session']}"
+        text += f", of tenant {row['tenant']}" if "tenant" in row else ""
+        return text + (f", for {row['model']}" if "model" in row else "")
 
     def _came_back(self, _: LogEntry, prompt_tokens: int, attempt: int) -> str:
         return f"its client sends it again, attempt {attempt + 1}"
 
-    def _asked(
+    def _routed(
         self, _: LogEntry, router: str, decision: Any, able: list[int], saw: dict[str, list[int]], age: int | None,
         stage: str, gateway: int,
     ) -> str:  # fmt: skip
@@ -64,12 +64,12 @@ class StoryFormatter:
             return ""
         if chosen >= 0:
             task = " for its output" if stage == "decode" else ""
-            told = f"{router} chooses replica {chosen}{task}, of {len(able)} that can take it"
+            text = f"{router} chooses replica {chosen}{task}, of {len(able)} that can take it"
         else:
-            told = f"{router} {'holds it' if isinstance(decision, Hold) else 'rejects it'}: {decision.reason}"
+            text = f"{router} {'holds it' if isinstance(decision, Hold) else 'rejects it'}: {decision.reason}"
         seen = ", ".join(_seen(name, column, able, chosen) for name, column in saw.items())
         aged = f", in reports {duration(seconds(age))} old" if age else ""
-        return f"{told}; it sees {seen}{aged}" if seen else told
+        return f"{text}; it sees {seen}{aged}" if seen else text
 
     def _sent(self, _: LogEntry, to: int, decode: int, resume: bool) -> str:
         return "" if isinstance(self._decided, Route) else f"is sent to replica {to}, the next to try"
@@ -83,59 +83,59 @@ class StoryFormatter:
     def _left(self, _: LogEntry, reason: str) -> str:
         return "its client leaves: its patience is over" if reason == "timed out" else f"its client leaves: {reason}"
 
-    # At a replica ----------------------------------------------------------------------------------------------------
+    # At a replica -----------------------------------------------------------------------------------------------------
 
-    def _queued(self, told: LogEntry, waiting: int, tokens: int, running: int, produced: int, source: int) -> str:
-        self._queued_at, self._swapped = told.at, 0
+    def _queued(self, entry: LogEntry, waiting: int, tokens: int, running: int, produced: int, source: int) -> str:
+        self._queued_at, self._swapped = entry.at, 0
         behind = f"queues behind {count(waiting, 'request')}" if waiting else "is first in the queue"
         busy = f"; {count(running, 'request')} running" if running else "; nothing is running"
         left = f", {count(tokens, 'token')} to compute before its own" if tokens else ""
         kept = f"; its client has {count(produced, 'token')} of it already" if produced and source < 0 else ""
         return behind + busy + left + kept
 
-    def _admitted(self, told: LogEntry, computed: int, need: int, ideal: int, produced: int) -> str:
-        waited = told.at - self._queued_at
-        said = f"is admitted after {duration(seconds(waited))}" if waited else "is admitted at once"
+    def _admitted(self, entry: LogEntry, computed: int, need: int, ideal: int, produced: int) -> str:
+        waited = entry.at - self._queued_at
+        text = f"is admitted after {duration(seconds(waited))}" if waited else "is admitted at once"
         if self._swapped:
-            return f"{said}; the KV of {count(self._swapped, 'token')} comes back from host memory"
+            return f"{text}; the KV of {count(self._swapped, 'token')} comes back from host memory"
         if computed or ideal:
-            said += f"; {computed:,} of {count(need, 'token')} are in the prefix cache"
-        return said + (f", {ideal:,} in one that never evicts" if ideal > computed else "")
+            text += f"; {computed:,} of {count(need, 'token')} are in the prefix cache"
+        return text + (f", {ideal:,} in one that never evicts" if ideal > computed else "")
 
     def _computed(
         self, _: LogEntry, tokens: int, before: int, took: int, own: int, miss: int, again: int, whole: bool
     ) -> str:
         which = f"tokens {before + 1:,} to {before + tokens:,}" if tokens > 1 else f"token {before + 1:,}"
-        told = f"{'computes' if whole else 'was computing'} {which} in {duration(seconds(took))}"
+        text = f"{'computes' if whole else 'was computing'} {which} in {duration(seconds(took))}"
         parts = [(own, "alone"), (miss, "missed in the cache"), (again, "computed before")]
         split = ", ".join(f"{duration(seconds(part))} {word}" for part, word in parts if part)
-        return f"{told} ({split})" if split else told
+        return f"{text} ({split})" if split else text
 
-    def _first_token(self, told: LogEntry) -> str:
-        self._first_at = told.replica
+    def _first_token(self, entry: LogEntry) -> str:
+        self._first_at = entry.replica
         return "its first token"
 
-    def _decodes(self, told: LogEntry, produced: int) -> str:
-        if produced == 1 and self._first_at in (-1, told.replica):
+    def _decodes(self, entry: LogEntry, produced: int) -> str:
+        if produced == 1 and self._first_at in (-1, entry.replica):
             return ""
         return f"decodes on behind {count(produced, 'token')}"
 
-    def _preempted(self, told: LogEntry, tokens: int, swapped: int) -> str:
-        self._queued_at, self._swapped = told.at, swapped
+    def _preempted(self, entry: LogEntry, tokens: int, swapped: int) -> str:
+        self._queued_at, self._swapped = entry.at, swapped
         what = "go to host memory" if swapped else "may be evicted"
         return f"is preempted for lack of KV blocks; its {count(tokens, 'computed token')} {what}"
 
-    # On its way between replicas -------------------------------------------------------------------------------------
+    # Between replicas -------------------------------------------------------------------------------------------------
 
     def _pulling(self, _: LogEntry, tokens: int, source: int) -> str:
         return f"fetches the KV of {count(tokens, 'token')} from replica {source}" if source >= 0 else ""
 
     def _pulled(self, _: LogEntry, waited: int, took: int) -> str:
-        told = f"has it after {duration(seconds(waited + took))}"
-        return f"{told}, {duration(seconds(waited))} of them waiting for a link" if waited else told
+        text = f"has it after {duration(seconds(waited + took))}"
+        return f"{text}, {duration(seconds(waited))} of them waiting for a link" if waited else text
 
-    def _missed(self, told: LogEntry, waited: int) -> str:
-        self._queued_at = told.at
+    def _missed(self, entry: LogEntry, waited: int) -> str:
+        self._queued_at = entry.at
         return f"gives up the transfer after {duration(seconds(waited))} and computes the prompt here"
 
     def _moves(self, _: LogEntry, to: int) -> str:
@@ -156,8 +156,8 @@ class StoryFormatter:
     def _copied(self, _: LogEntry, to: int) -> str:
         return f"still waits for its first token; a duplicate is sent to replica {to}"
 
-    def _goes_on(self, told: LogEntry) -> str:
-        self._first_at = told.replica
+    def _goes_on(self, entry: LogEntry) -> str:
+        self._first_at = entry.replica
         return "continues as its duplicate here"
 
     def _again(self, _: LogEntry) -> str:

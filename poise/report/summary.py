@@ -12,13 +12,13 @@ from poise.report.table import away
 
 
 def summary_section(cases: Sequence[Case], findings: Findings | None) -> str:
-    """Of a comparison a table with a verdict for each load; of a run its figures."""
+    """For a comparison a table with a verdict for each load; for a run its figures."""
     if findings is None:
         many = any(case.result.get("interval") for case in cases)
-        said = '<p class="soft">Means over seeds; ± is half of a 95 % t-interval.</p>' if many else ""
-        return section("Summary", said, *map(_tiles, cases), anchor="summary")
-    said = f'<p class="soft">{escape(findings.intervals)}</p>'
-    return section("Summary", said, _verdicts(findings), _table(cases, findings), anchor="summary")
+        text = '<p class="soft">Means over seeds; ± is half of a 95 % t-interval.</p>' if many else ""
+        return section("Summary", text, *map(_tiles, cases), anchor="summary")
+    text = f'<p class="soft">{escape(findings.intervals)}</p>'
+    return section("Summary", text, _verdicts(findings), _table(cases, findings), anchor="summary")
 
 
 def _tiles(case: Case) -> str:
@@ -31,7 +31,7 @@ def _tiles(case: Case) -> str:
 
 
 def _filled(cases: Sequence[Case]) -> list[Figure]:
-    """The figures that some case has; ends other than finished where some request met them."""
+    """The figures that some case has; outcomes other than finished where some request had them."""
     ends = [figure for figure in ENDS[1:] if any(figure.value(case.result) for case in cases)]
     figures = (*COMPARED[:2], *ends, *COMPARED[2:])
     return [figure for figure in figures if any(figure.value(case.result) is not None for case in cases)]

@@ -73,7 +73,7 @@ def _pages(headers: Sequence[str], rows: Rows, width: int, keys: int) -> list[li
 
 
 def _rich(title: str, headers: Sequence[str], rows: Rows, keys: int, file: TextIO) -> None:
-    """Drawn tables, as many as the width of the terminal makes necessary."""
+    """Drawn tables, as many as the width of the terminal requires."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -145,8 +145,8 @@ def show_load(
         for case in cases
     ]
     show(title, ("policy", by.label, "to the best", *(figure.label for figure in rest)), rows, out)
-    if said := str(verdict):
-        out.write(said + "\n")
+    if text := str(verdict):
+        out.write(text + "\n")
     notes = [dict(case.result.get("notes", {})) for case in cases]
     shared = {name: why for name, why in (notes[0] if notes else {}).items() if all(n.get(name) == why for n in notes)}
     _say_notes({"notes": shared}, out)
@@ -163,7 +163,7 @@ def _with_doubt(figure: Figure, result: Mapping[str, Any]) -> str:
 
 
 def away(name: str, verdict: Verdict) -> str:
-    """How much more a case has than the best one, in words."""
+    """The difference of a case to the best one, in words."""
     if name not in verdict.differences:
         return "best" if name == verdict.best else MISSING
     gap, kind = verdict.differences[name], verdict.by.kind

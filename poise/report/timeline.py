@@ -13,7 +13,7 @@ WIDTH = 1320
 _LEFT, _RIGHT, _TOP, _BOTTOM, _ROW, _GAP = 58, 10, 4, 40, 20, 3
 
 _WRITTEN = 9.0
-"""Pixels that a bar has for each sign of its text at least."""
+"""Least pixels of a bar for each character of its text."""
 
 STYLE = (
     ".lanes{display:block;width:100%;height:auto;min-width:640px}.lanes path{stroke:var(--panel);stroke-width:.5}"
@@ -35,7 +35,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A worker and what it did."""
+    """A worker and its pieces of work."""
 
     name: str
     bars: Sequence[Bar]

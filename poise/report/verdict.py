@@ -1,4 +1,4 @@
-"""Which of several results is the best, and which of them cannot be told from it."""
+"""Compares several results: which is the best, and which are not significantly worse."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ REACH = 1000
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """How much was simulated: requests of a run, and seeds. recorded: more seeds would be the same traffic."""
+    """The amount simulated: requests of a run, and seeds. recorded: more seeds would be the same traffic."""
 
     requests: int
     seeds: int = 1
     recorded: bool = False
 
     def times(self, factor: float) -> str:
-        """What is so many times as much, in words."""
+        """That many times the amount, in words."""
         if self.seeds > 1 and not self.recorded:
             return f"{math.ceil(factor * self.seeds):,} seeds in place of {self.seeds}"
         much = math.ceil(factor * self.requests)
@@ -47,8 +47,8 @@ Difference = Callable[[str, str, float], Interval]
 class Verdict:
     """best: the one with the best value, None where there are not two to compare.
 
-    tied: those that cannot be told from it at this length.  unknown: those whose difference has no interval.
-    differences: of each other one, how much it has more than the best.  length: what all this rests on.
+    tied: those that are not significantly different at this length.  unknown: those whose difference has no interval.
+    differences: of each other one, how much it has more than the best.  length: the amount of data.
     """
 
     by: Figure
@@ -60,12 +60,12 @@ class Verdict:
 
     @property
     def winner(self) -> str | None:
-        """The best where it differs from all others by more than chance."""
+        """The best where it is significantly better than all others."""
         return self.best if not self.tied and not self.unknown else None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        told = {
+        fields = {
             name: {"difference": each.value, "interval": each.half, "why": each.why}
             for name, each in self.differences.items()
         }
@@ -75,7 +75,7 @@ class Verdict:
             "winner": self.winner,
             "indistinguishable": list(self.tied),
             "unknown": list(self.unknown),
-            "against_best": told,
+            "against_best": fields,
         }
 
     def __str__(self) -> str:
@@ -90,24 +90,24 @@ class Verdict:
             return f"No verdict by {self.by.label} between {self.best} and {', '.join(self.unknown)}: {why}."
         if all(self.differences[name].why == EXACT for name in self.tied):
             return f"Equal by {self.by.label}: {', '.join((self.best, *self.tied))}."
-        said = f"Indistinguishable at this length by {self.by.label}: {', '.join((self.best, *self.tied))}"
-        return f"{said}{self._more()}."
+        text = f"Indistinguishable at this length by {self.by.label}: {', '.join((self.best, *self.tied))}"
+        return f"{text}{self._more()}."
 
     def _lead(self) -> str:
-        """How far the next one is behind."""
+        """The distance of the runner-up."""
         name, gap = min(self.differences.items(), key=lambda each: abs(each[1].value or 0))
         return f" (the next is {name}, {_gap(gap, self.by)} away)"
 
     def _more(self) -> str:
-        """Within how much they are equal, and what it would take to tell them apart, where that is within reach."""
+        """The bound within which they are equal, and what it would take to distinguish them, if within reach."""
         gaps = [self.differences[name] for name in self.tied]
         within = max(abs(gap.value or 0) + (gap.half or 0) for gap in gaps)
-        said = f"equal to within {write(within, self.by.kind, 2)}"
+        text = f"equal to within {write(within, self.by.kind, 2)}"
         known = [gap.longer for gap in gaps if gap.longer is not None]
         if known and max(known) <= REACH:
             much = self.length.times(max(known)) if self.length else f"{math.ceil(max(known))} times as many requests"
-            said += f"; about {much} might tell them apart"
-        return f" ({said})"
+            text += f"; about {much} might tell them apart"
+        return f" ({text})"
 
 
 def _gap(gap: Interval, by: Figure) -> str:
@@ -118,7 +118,7 @@ def _gap(gap: Interval, by: Figure) -> str:
 def judge(
     by: Figure, results: Mapping[str, float | None], difference: Difference, length: Length | None = None
 ) -> Verdict:
-    """The verdict over `results`, each with its value of `by`; `length` is what they rest on.
+    """The verdict over `results`, each with its value of `by`; `length` is the amount of data.
 
     Every other one is compared with the best, each at 1 − 5 %/(k − 1) confidence for k results (Bonferroni). So however
     many there are, the one that is truly best is among `best` and `tied` with 95 % confidence.

@@ -49,17 +49,17 @@ def write(value: float | None, kind: Kind, digits: int = 4) -> str:
 
 
 def belief_line(belief: Belief) -> str:
-    """What the control side knew, in one line that says whether it is the default."""
-    told = f"reports every {duration(belief.period_s)}" if belief.period_s else "reports just before each decision"
+    """The control side's belief settings, in one line that says whether they are the default."""
+    text = f"reports every {duration(belief.period_s)}" if belief.period_s else "reports just before each decision"
     late = f"{duration(belief.delay_s)} late" if belief.delay_s else "at once"
     flight = "counted" if belief.in_flight else "not counted"
     usual = " (the default)" if belief == Belief() else ""
     shared = f"; {belief.gateways} gateways" if belief.gateways > 1 else ""
-    return f"Belief{usual}: {told}, {late}; in-flight dispatches {flight}; prefix index: {belief.prefix}{shared}."
+    return f"Belief{usual}: {text}, {late}; in-flight dispatches {flight}; prefix index: {belief.prefix}{shared}."
 
 
 def slo_line(slo: Slo) -> str:
-    """The service asked for, in one line."""
+    """The SLO, in one line."""
     parts = (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s), ("end to end", slo.e2e_s), ("program", slo.program_s))
     asked = [f"{name} ≤ {duration(limit)}" for name, limit in parts if limit is not None]
     return ", ".join(asked) or "none: every finished request meets it"

@@ -17,7 +17,7 @@ MOST = 10
 """Number of requests listed for each latency."""
 
 BY = {"ttft_s": "TTFT", "e2e_s": "end-to-end time"}
-"""The latencies by which requests are called slow."""
+"""The latencies by which requests are ranked."""
 
 COLUMNS = (
     "request", "arrival_s", "prompt_tokens", "cached_tokens", "output_tokens", "replica", "decode_replica",
@@ -51,7 +51,7 @@ def _table(run: Run, rows: NDArray[np.intp]) -> NDArray[np.float64]:
 
     arrived, sent, first, ended = (part(name) for name in ("arrived_at", "dispatched_at", "first_token_at", "ended_at"))
     gaps = part("output_tokens") - 1
-    told = {
+    fields = {
         "request": rows.astype(np.float64),
         "arrival_s": arrived / SECOND,
         "queue_s": np.where(sent >= 0, sent - arrived, np.nan) / SECOND,
@@ -59,12 +59,12 @@ def _table(run: Run, rows: NDArray[np.intp]) -> NDArray[np.float64]:
         "tpot_s": np.where((gaps > 0) & (first >= 0), (ended - first) / np.maximum(gaps, 1), np.nan) / SECOND,
         "e2e_s": (ended - arrived) / SECOND,
     }
-    told |= {name: _blamed(run, number, rows) for number, name in enumerate(PARTS)}
-    return np.column_stack([told[name] if name in told else part(name) for name in COLUMNS])
+    fields |= {name: _blamed(run, number, rows) for number, name in enumerate(PARTS)}
+    return np.column_stack([fields[name] if name in fields else part(name) for name in COLUMNS])
 
 
 def _blamed(run: Run, part: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Seconds of one part; NaN where the run was not asked for blame."""
+    """Seconds of one part; NaN where the run did not record blame."""
     if run.blame is None:
         return np.full(len(rows), np.nan)
     return (column(run.blame.ttft[part])[rows] + column(run.blame.rest[part])[rows]) / SECOND

@@ -30,7 +30,7 @@ class Checkpoints:
     def save(self, step: int, parts: dict[str, Any], *, first: bool) -> None:
         """Save this rank's `parts` by name; a collective, and complete on disk when it returns. The one before stays.
 
-        first: whether this rank is the one that says so, when all have saved.
+        first: whether this rank records completion, when all have saved.
         """
         folder = self._folder / _name(step)
         for name, part in parts.items():
@@ -55,16 +55,16 @@ class Checkpoints:
 def latest(folder: Path, about: dict[str, Any]) -> int:
     """The step of the last complete checkpoint in `folder`; UserError if there is none, or it is of another job."""
     try:
-        told = json.loads((folder / LATEST).read_bytes())
+        content = json.loads((folder / LATEST).read_bytes())
     except OSError:
         raise UserError(f"{folder}: holds no complete checkpoint; leave --resume out to begin anew") from None
     except ValueError:
         raise UserError(f"{folder / LATEST}: no JSON; leave --resume out to begin anew") from None
     for word, value in about.items():
-        other = told.get("about", {}).get(word)
+        other = content.get("about", {}).get(word)
         if other != value:
             raise UserError(f"{word} {value}: the checkpoint in {folder} has {other}; give that, or another --out")
-    step: int = told["step"]
+    step: int = content["step"]
     return step
 
 

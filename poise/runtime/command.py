@@ -6,66 +6,39 @@ import importlib.util
 import os
 import sys
 import traceback
-from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from poise.core.errors import RankError, UserError
 from poise.core.extras import install
 from poise.runtime.job import BYTES, Job, ranks_of, schedule_of
 from poise.runtime.size import Size
 
+if TYPE_CHECKING:
+    from poise.runtime.options import RunOptions
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """The options."""
 
-    text: Path
-    schedule: str
-    ranks: int | None
-    microbatches: int | None
-    chunks: int | None
-    layers: int
-    hidden: int
-    heads: int
-    length: int
-    rows: int
-    replicas: int
-    tensor: int
-    steps: int
-    optimizer: str
-    lr: float
-    clip: float | None
-    late: bool
-    seed: int
-    out: Path
-    every: int
-    resume: bool
-    recording: Path | None
-    timeline: Path | None
-    timeout_s: float
-
-    def job(self, processes: int | None) -> Job:
-        """The job, checked."""
-        ranks = ranks_of(processes, self.replicas, self.tensor)
-        job = Job(
-            self.text, schedule_of(self.schedule, ranks, self.microbatches, self.chunks),
-            Size(self.layers, self.hidden, self.heads, BYTES, self.length), self.out, self.steps, self.rows,
-            self.replicas, self.tensor, self.optimizer, self.lr, self.clip, self.late, self.seed, self.every,
-            self.resume, self.recording, self.timeline, self.timeout_s,
-        )  # fmt: skip
-        job.check()
-        return job
+def job_of(options: RunOptions, processes: int | None) -> Job:
+    """The job that the options ask for on so many processes, checked."""
+    ranks = ranks_of(processes, options.replicas, options.tensor)
+    size = Size(options.layers, options.hidden, options.heads, BYTES, options.length)
+    job = Job(
+        options.text, schedule_of(options.schedule, ranks, options.microbatches, options.chunks), size, options.out,
+        options.steps, options.rows, options.replicas, options.tensor, options.optimizer, options.lr, options.clip,
+        options.late, options.seed, options.every, options.resume, options.recording, options.timeline,
+        options.timeout_s,
+    )  # fmt: skip
+    job.check()
+    return job
 
 
 def run(options: RunOptions) -> None:
-    """Train. Everything that can be wrong is said before a process starts."""
+    """Train, after reporting every error in the inputs before a process starts."""
     world = os.environ.get("WORLD_SIZE") if "RANK" in os.environ else None
     if world is not None and options.ranks is not None and options.ranks != int(world):
         raise UserError(f"--ranks {options.ranks}: torchrun has started {world} processes; leave it out")
     processes = int(world) if world is not None else None
-    job = options.job(
-        processes if world is not None else options.ranks and options.ranks * options.replicas * options.tensor
-    )
+    here = options.ranks and options.ranks * options.replicas * options.tensor
+    job = job_of(options, processes if world is not None else here)
     if importlib.util.find_spec("torch") is None:
         raise UserError(f"training needs PyTorch; {install('torch')}")
     _writable(job)
@@ -101,7 +74,7 @@ def _all(job: Job) -> None:
 
 
 def _one(job: Job) -> None:
-    """The rank that torchrun says: nccl where every process of the machine has a GPU, else gloo."""
+    """The rank given by torchrun: nccl where every process of the machine has a GPU, else gloo."""
     from datetime import timedelta
 
     import torch
@@ -120,7 +93,7 @@ def _one(job: Job) -> None:
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     try:
         train(job, Seat(dist.get_rank(), dist.get_world_size(), lambda: TCPStore(host, port, is_master=False)))
-    except RankError as error:  # whoever found out has said it
+    except RankError as error:  # the rank that detected it has printed it
         if error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
         sys.stderr.flush()

@@ -103,7 +103,7 @@ def decoder(
 
 
 def cut(modules: Sequence[nn.Module], stages: int) -> list[nn.Module]:
-    """The modules as so many stages, equal in layers; embedding and head go with the first and the last."""
+    """The modules as `stages` stages of equal layers, embedding in the first and head in the last."""
     middle = modules[1:-1]
     check_stages(len(middle) // 2, stages)
     each = len(middle) // stages

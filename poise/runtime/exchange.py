@@ -15,7 +15,7 @@ Key = tuple[bool, int, int | None]
 
 
 class Exchange:
-    """Results that have arrived or are to be sent. `wait` is told which rank is waited for, `ready` when that ends."""
+    """Results received or to be sent. `wait` is called with the rank that is waited for, `ready` when that ends."""
 
     def __init__(self, rank: int, wire: Wire, wait: Callable[[int], None], ready: Callable[[], None]) -> None:
         self._rank, self._wire = rank, wire

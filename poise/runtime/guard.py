@@ -1,7 +1,8 @@
-"""One rank that is killed, stalls or raises ends the job on all ranks, with one message that says which and where.
+"""One rank that is killed, stalls or raises ends the job on all ranks, with one message that names the rank and the
+operation.
 
-Each rank has a thread that tells the others through the store what the rank is doing, and that it is alive. Whoever
-first finds out who is to blame writes that under one key of the store; all that see it end at once, even where PyTorch
+Each rank has a thread that writes to the store what the rank is doing, and that it is alive. The rank that
+first finds the culprit writes it under one key of the store; all that see it end at once, even where PyTorch
 waits in C++ for a message that will never come.
 """
 
@@ -41,7 +42,7 @@ _WIDTH = 64
 
 
 class State(NamedTuple):
-    """What a rank has told."""
+    """The last report of a rank."""
 
     beat: int
     doing: str
@@ -58,7 +59,7 @@ class StatusBoard:
 
     @staticmethod
     def size(count: int) -> int:
-        """Bytes for so many ranks."""
+        """Bytes for all ranks."""
         return count * _WIDTH
 
     def write(self, rank: int, doing: str) -> None:
@@ -67,8 +68,8 @@ class StatusBoard:
 
     def read(self, rank: int) -> str:
         """What `rank` did last."""
-        told: bytes = bytes(self._memory[rank * _WIDTH : (rank + 1) * _WIDTH])
-        return told.rstrip(b"\0").decode(errors="replace")
+        text: bytes = bytes(self._memory[rank * _WIDTH : (rank + 1) * _WIDTH])
+        return text.rstrip(b"\0").decode(errors="replace")
 
 
 @dataclass(frozen=True)
@@ -79,11 +80,11 @@ class Seat:
     count: int
     connect: Callable[[], Store]
     board: StatusBoard | None = None
-    """Where there is one, somebody waits for the ranks and tells the message; else the rank does it itself."""
+    """If set, a parent process waits for the ranks and prints the message; else each rank prints it."""
 
 
 class Guard:
-    """`with Guard(seat, timeout_s=60) as guard:` around the work of a rank; `at` and `wait` tell where it is."""
+    """`with Guard(seat, timeout_s=60) as guard:` around the work of a rank; `at` and `wait` report its position."""
 
     def __init__(self, seat: Seat, *, timeout_s: float) -> None:
         self.rank, self._count = seat.rank, seat.count
@@ -123,7 +124,7 @@ class Guard:
     def __enter__(self) -> Guard:
         if self._board is None and current_thread() is main_thread():
             signal.signal(signal.SIGTERM, self._terminated)
-        self._tell()
+        self._publish()
         self._thread.start()
         return self
 
@@ -134,13 +135,13 @@ class Guard:
             self._failed(error)
         self._ended.set()
         self._thread.join()
-        self._tell()
+        self._publish()
         if error is not None and not isinstance(error, PoiseError):
-            said = self._blame() or f"rank {self.rank} failed"
-            raise RankError(said) from (error if said.startswith(f"rank {self.rank} ") else None)
+            message = self._blame() or f"rank {self.rank} failed"
+            raise RankError(message) from (error if message.startswith(f"rank {self.rank} ") else None)
 
     def _terminated(self, number: int, frame: object) -> None:
-        """torchrun ends all ranks as soon as one has ended: say what this one knows of that."""
+        """torchrun ends all ranks as soon as one has ended: print the cause if this rank knows it."""
         if self._lost and self._blame() is None:
             self._accuse(self._lost)
         os._exit(128 + number)
@@ -158,7 +159,7 @@ class Guard:
     def _watch(self) -> None:
         while not self._ended.wait(_BEAT_S):
             try:
-                self._tell()
+                self._publish()
                 if self._blame() is not None and (self._waits is not None or not self._ended.wait(_GRACE_S)):
                     self._end()
                 if self._waits is not None and monotonic() - self._since > self._timeout_s:
@@ -171,19 +172,19 @@ class Guard:
         sys.stderr.flush()
         os._exit(EXIT)
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         self._beat += 1
-        told = State(self._beat, self._doing, self._waits, self._ended.is_set())
-        self._store.set(f"poise/at/{self.rank}", json.dumps(told))
+        state = State(self._beat, self._doing, self._waits, self._ended.is_set())
+        self._store.set(f"poise/at/{self.rank}", json.dumps(state))
 
     def _blame(self) -> str | None:
         return self._store.get(BLAME).decode() if self._store.check([BLAME]) else None
 
-    def _accuse(self, said: str) -> None:
-        """Say who it was, unless somebody has; the first one's word holds for all."""
-        holds = self._store.compare_set(BLAME, "", said).decode()
-        if holds == said and self._board is None:
-            print(f"poise: {said}", file=sys.stderr, flush=True)
+    def _accuse(self, message: str) -> None:
+        """Publish the culprit unless another rank has; the first message counts for all."""
+        holds = self._store.compare_set(BLAME, "", message).decode()
+        if holds == message and self._board is None:
+            print(f"poise: {message}", file=sys.stderr, flush=True)
 
     def _states(self) -> dict[int, State]:
         keys = {rank: f"poise/at/{rank}" for rank in range(self._count)}
@@ -192,10 +193,10 @@ class Guard:
         }
 
     def _find(self) -> str:
-        """Who keeps all others waiting: one that gives no sign of life, or one that does not wait itself."""
+        """The rank that keeps the others waiting: one without a heartbeat, or one that does not wait itself."""
         before = self._states()
         for _ in range(_SILENT):
-            self._tell()
+            self._publish()
             self._ended.wait(_BEAT_S)
         now = self._states()
         others = {rank: state for rank, state in now.items() if rank != self.rank and not state.done}
@@ -208,11 +209,11 @@ class Guard:
         return self._why(self._waits, now)
 
     def _seen(self, rank: int, state: State) -> str:
-        """What `rank` did last: the board knows better than the last sign of life, which may be a beat old."""
+        """The last operation of `rank`, from the board, which is newer than the last heartbeat."""
         return (self._board.read(rank) if self._board is not None else "") or state.doing
 
     def _why(self, rank: int | None, now: dict[int, State]) -> str:
-        """Who waits for `rank` itself: this rank may wait for one that waits."""
+        """A rank that waits directly for `rank`: this rank may wait for one that waits."""
         waiting = next((other for other, state in now.items() if state.waits == rank and not state.done), self.rank)
         doing = now[waiting].doing if waiting in now else self._doing
         return f"rank {waiting} waits for rank {rank} in {doing}, and {self._timeout_s:g} s are over"

@@ -93,7 +93,7 @@ class Job:
             raise UserError(f"stage {min(idle)} is on no microbatch's path and would not be trained; put it on one")
 
     def about(self) -> dict[str, Any]:
-        """What a checkpoint must have in common with the job that goes on from it; values that JSON gives back."""
+        """Settings that a checkpoint must share with the job that resumes from it; values that survive JSON."""
         size = self.size
         return {
             "--layers": size.layers, "--hidden": size.hidden, "--heads": size.heads, "--length": size.length,
@@ -110,10 +110,10 @@ class Job:
 
 
 def ranks_of(processes: int | None, replicas: int, tensor: int = 1) -> int | None:
-    """The ranks of one pipeline where so many processes make all replicas, `tensor` of them each rank."""
+    """The ranks of one pipeline where `processes` processes form all replicas, `tensor` of them each rank."""
     if processes is not None and processes % (replicas * tensor):
-        said = f"--replicas {replicas}" + (f" of --tensor {tensor}" if tensor > 1 else "")
-        raise UserError(f"{processes} processes do not divide into {said}; give a multiple of them")
+        layout = f"--replicas {replicas}" + (f" of --tensor {tensor}" if tensor > 1 else "")
+        raise UserError(f"{processes} processes do not divide into {layout}; give a multiple of them")
     return None if processes is None else processes // (replicas * tensor)
 
 

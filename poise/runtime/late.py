@@ -1,7 +1,7 @@
 """Steps of the optimizer before the norm of all gradients is known, and their correction where it turns out different.
 
 Optimizer post-validation (Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024, section 4): instead of waiting for
-each other, ranks pass on the sum of squares of those before, clip by that and step. The whole sum goes back from the
+each other, ranks pass on the sum of squares of those before, clip by that and step. The total is sent back from the
 last rank while the next step begins; a rank whose factor was another one takes its step back and does it again. The
 paper inverts the update in place; here the values of before are kept until then, so that correction is exact for any
 optimizer.

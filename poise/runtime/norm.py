@@ -15,7 +15,7 @@ from poise.runtime.tensor import TensorPeers, counted
 def clip(pipeline: Pipeline, parts: Iterable[nn.Module], most: float, beside: TensorPeers | None = None) -> float:
     """Scale all gradients so that their norm is at most `most`; the norm before. A collective.
 
-    beside: the ranks that have other parts of the same stages.
+    beside: the ranks with the other parts of the same stages.
     """
     weights = [weight for part in parts for weight in part.parameters() if weight.grad is not None]
     total = squares(pipeline, beside)

@@ -47,7 +47,7 @@ class Pipeline:
 
     A schedule whose weights change behind every backward needs `optimizer`, which makes one for the weights of a stage.
     One with vocabulary passes needs `output`, this rank's rows of the output layer, and targets on every rank; its loss
-    is the cross entropy, and `loss_fn` is not asked. `watched` counts the bytes that autograd holds. A `guard` is told
+    is the cross entropy, and `loss_fn` is not used. `watched` counts the bytes that autograd holds. A `guard` gets
     where the rank is. `data` are the ranks that have this one's place in replicas of the whole pipeline, over which
     gradients are averaged.
     """
@@ -90,7 +90,7 @@ class Pipeline:
         """Run the schedule once over a batch, cut into microbatches along the first dimension.
 
         Gradients of before are dropped; afterwards `.grad` is that of the mean of the microbatches' losses. A
-        `recorder` (see `record`) is told what happens when.
+        `recorder` (see `record`) gets all events with their times.
         """
         self._recorder = recorder
         self._cut(inputs, target)
@@ -135,7 +135,7 @@ class Pipeline:
 
     @property
     def another(self) -> int:
-        """A rank that stands for all others where these are waited for together."""
+        """The pseudo-rank of all others, for waits for all of them."""
         return (self.rank + 1) % self.group.size()
 
     def record(self, inputs: Tensor | Tensors | None = None, target: Tensor | None = None) -> tuple[Outcome, Recording]:
@@ -154,11 +154,11 @@ class Pipeline:
 
     def losses(self, outcome: Outcome) -> list[float]:
         """The loss of every microbatch, on all ranks: a collective."""
-        told = torch.zeros(self.schedule.microbatches, dtype=torch.float64, device=self.wire.device)
+        summed = torch.zeros(self.schedule.microbatches, dtype=torch.float64, device=self.wire.device)
         for microbatch, loss in outcome.losses.items():
-            told[microbatch] = loss
-        dist.all_reduce(told, group=self.group)
-        found: list[float] = told.tolist()
+            summed[microbatch] = loss
+        dist.all_reduce(summed, group=self.group)
+        found: list[float] = summed.tolist()
         return found
 
     def _forward(self, task: Task) -> None:

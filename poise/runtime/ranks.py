@@ -72,9 +72,9 @@ class Ranks:
             codes = {rank: each.exitcode for rank, each in enumerate(self.processes) if each.exitcode}
             if codes:
                 self._end(grace_s)
-                said = self._said(codes)
+                message = self._message(codes)
                 self._drop()
-                raise RankError(said)
+                raise RankError(message)
         self._drop()
 
     def close(self, grace_s: float) -> None:
@@ -95,8 +95,8 @@ class Ranks:
                 process.kill()
             process.join()
 
-    def _said(self, codes: dict[int, int]) -> str:
-        """Who it was: a rank that a signal ended, or what the ranks themselves have found out."""
+    def _message(self, codes: dict[int, int]) -> str:
+        """The cause: a rank ended by a signal, or the message that the ranks published."""
         for rank, code in codes.items():
             if code < 0:
                 doing = self._board.read(rank) or "its start"
@@ -140,5 +140,5 @@ def _work(rank: int, count: int, main: Main, timeout_s: float, end: Connection, 
         if error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
         sys.stderr.flush()
-        os._exit(EXIT)  # without waiting for messages that nobody will take
+        os._exit(EXIT)  # without waiting for messages that no rank will receive
     dist.destroy_process_group()

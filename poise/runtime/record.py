@@ -19,7 +19,7 @@ from poise.runtime.recording import Event, Recording
 class Recorder:
     """Notes when operations begin, have what they need, and end; on a GPU it waits for the GPU each time.
 
-    `held` tells how many microbatches have activations here and, where that is counted, their bytes.
+    `held` returns how many microbatches have activations here and, where counted, their bytes.
     """
 
     device: torch.device
@@ -37,7 +37,7 @@ class Recorder:
         self.origin = self._now()
 
     def ask(self) -> None:
-        """The rank comes to an operation."""
+        """The rank reaches an operation."""
         self._asked = self._start = self._now()
         self._end = 0
 
@@ -55,9 +55,9 @@ class Recorder:
 
     def gather(self, schedule: Schedule, group: dist.ProcessGroup) -> Recording:
         """The step as all ranks saw it: a collective. Clocks of different machines are set by the step's barrier."""
-        told: list[tuple[str, int, list[Event]] | None] = [None] * group.size()
-        dist.all_gather_object(told, (socket.gethostname(), self.origin, self.events), group=group)
-        known = [each for each in told if each is not None]
+        gathered: list[tuple[str, int, list[Event]] | None] = [None] * group.size()
+        dist.all_gather_object(gathered, (socket.gethostname(), self.origin, self.events), group=group)
+        known = [each for each in gathered if each is not None]
         zero = {host: min(origin for other, origin, _ in known if other == host) for host, _, _ in known}
         rows = [[_moved(event, zero[host]) for event in events] for host, _, events in known]
         return Recording(schedule, rows)

@@ -1,4 +1,4 @@
-"""When every operation of a step ran and what was held: kept as JSON, turned into costs, shown beside a simulation."""
+"""Recorded steps: times of all operations and memory held, as JSON, as costs, and next to a simulation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Event(NamedTuple):
 
     op: str
     asked: int
-    """When the rank came to it."""
+    """When the rank reached it."""
     start: int
     """When what it waits for was there."""
     end: int
@@ -51,22 +51,24 @@ class Recording:
         """Write the file that `load` reads."""
         from poise.report.files import replacing
 
-        told = {_MARK: VERSION, "schedule": json.loads(write_json(self.schedule)), "events": self.ranks}
+        content = {_MARK: VERSION, "schedule": json.loads(write_json(self.schedule)), "events": self.ranks}
         with replacing(path) as file:
-            file.write(json.dumps(told).encode())
+            file.write(json.dumps(content).encode())
 
     @classmethod
     def load(cls, path: str | Path) -> Recording:
         """The recording in a file; UserError if it holds none."""
         try:
-            told = json.loads(Path(path).read_bytes())
+            content = json.loads(Path(path).read_bytes())
         except OSError as error:
             raise UserError(f"{path}: cannot be read ({error.strerror}); give what --record wrote") from None
         except ValueError as error:
             raise UserError(f"{path}: no JSON ({error}); give what --record wrote") from None
-        if not isinstance(told, dict) or told.get(_MARK) != VERSION:
+        if not isinstance(content, dict) or content.get(_MARK) != VERSION:
             raise UserError(f"{path}: no recording of version {VERSION}; give what --record of this version wrote")
-        return cls(parse_json(json.dumps(told["schedule"])), [[Event(*each) for each in row] for row in told["events"]])
+        return cls(
+            parse_json(json.dumps(content["schedule"])), [[Event(*each) for each in row] for row in content["events"]]
+        )
 
     @property
     def makespan_ms(self) -> float:
@@ -90,8 +92,8 @@ class Recording:
             event["pid"] += ranks
             if event["name"] == "process_name":
                 event["args"]["name"] += " simulated"
-        told = {"displayTimeUnit": "ms", "traceEvents": [*self._events(), *simulated]}
-        return json.dumps(told).encode()
+        content = {"displayTimeUnit": "ms", "traceEvents": [*self._events(), *simulated]}
+        return json.dumps(content).encode()
 
     def _events(self) -> Iterator[dict[str, Any]]:
         zero = min(each.start for row in self.ranks for each in row)
@@ -122,8 +124,9 @@ def is_step(path: Path) -> bool:
 def costs_of(recordings: Iterable[Recording]) -> Costs:
     """Costs in milliseconds from steps of schedules with the same stages: medians per stage, and per link.
 
-    A schedule of B alone does not tell its parts: all of B is then b, and w is 0. Where an I or W of a stage is missing
-    in all recordings that is 0 as well. A message takes from its send to its arrival at a rank that waited for it.
+    A schedule of B alone does not separate its parts: all of B is then b, and w is 0. Where an I or W of a stage is
+    missing in all recordings that is 0 as well. A message takes from its send to its arrival at a rank that waited for
+    it.
     """
     steps = list(recordings)
     found: dict[tuple[Kind, int], list[int]] = {}

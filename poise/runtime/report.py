@@ -20,23 +20,23 @@ _POINTS = 500
 
 
 class Report:
-    """Kept by rank 0. What a checkpoint does not know of is cut off the file of losses when a run goes on from it."""
+    """Written by rank 0. A resumed run cuts lines newer than its checkpoint off the file of losses."""
 
     def __init__(self, job: Job, start: int, file: TextIO = sys.stderr) -> None:
         self._job = job
         self._path = job.out / LOSSES
-        self._losses = [told for told in self._before() if told["step"] < start]
+        self._losses = [record for record in self._before() if record["step"] < start]
         with replacing(self._path) as fresh:
-            fresh.write("".join(json.dumps(told) + "\n" for told in self._losses).encode())
+            fresh.write("".join(json.dumps(record) + "\n" for record in self._losses).encode())
         self._lines = self._path.open("a", encoding="utf-8")
         self._file = file
         self._bar = _Bar(start, job.steps, file) if file.isatty() else None
 
     def add(self, step: int, loss: float, seconds: float) -> None:
         """A step has ended."""
-        told = {"step": step, "loss": loss, "seconds": seconds}
-        self._losses.append(told)
-        self._lines.write(json.dumps(told) + "\n")
+        record = {"step": step, "loss": loss, "seconds": seconds}
+        self._losses.append(record)
+        self._lines.write(json.dumps(record) + "\n")
         self._lines.flush()
         if self._bar is not None:
             self._bar.show(step + 1, loss)
@@ -88,13 +88,13 @@ def _page(job: Job, losses: list[dict[str, float]]) -> str:
     """One self-contained page."""
     each = max(1, len(losses) // _POINTS)
     kept = losses[::each]
-    steps = [told["step"] + 1 for told in kept]
+    steps = [record["step"] + 1 for record in kept]
     curve = chart(
-        "Loss", [Line("loss", 0, steps, [told["loss"] for told in kept])], Scale("step"), Scale("nats per byte"),
+        "Loss", [Line("loss", 0, steps, [record["loss"] for record in kept])], Scale("step"), Scale("nats per byte"),
         reading="step {x}: {y}",
     )  # fmt: skip
     speed = chart(
-        "Time of a step", [Line("seconds", 1, steps, [told["seconds"] for told in kept])], Scale("step"),
+        "Time of a step", [Line("seconds", 1, steps, [record["seconds"] for record in kept])], Scale("step"),
         Scale("seconds", reach=0.0), reading="step {x}: {y} s",
     )  # fmt: skip
     size = job.size
@@ -106,9 +106,9 @@ def _page(job: Job, losses: list[dict[str, float]]) -> str:
         "text": str(job.text),
         "steps": f"{len(losses)} of {job.steps}; last loss {losses[-1]['loss']:.4f}" if losses else "none yet",
     }
-    told = "".join(f"<dt>{escape(word)}</dt><dd>{escape(value)}</dd>" for word, value in facts.items())
+    facts_html = "".join(f"<dt>{escape(word)}</dt><dd>{escape(value)}</dd>" for word, value in facts.items())
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Training</title>'
-        f"<style>{STYLE}</style></head><body><main><h1>Training {escape(job.text.name)}</h1><dl>{told}</dl>"
+        f"<style>{STYLE}</style></head><body><main><h1>Training {escape(job.text.name)}</h1><dl>{facts_html}</dl>"
         f"{curve}{speed}</main><script>{SCRIPT}</script></body></html>\n"
     )

@@ -1,4 +1,4 @@
-"""Whence an operation gets what it uses and whither its result goes, for every operation of a rank."""
+"""Where each operation of a rank gets its inputs from, and where its result goes."""
 
 from __future__ import annotations
 

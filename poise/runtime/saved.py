@@ -1,4 +1,4 @@
-"""What autograd saves for a microbatch: counted to the byte, moved to the host and back where a schedule says so."""
+"""Tensors that autograd saves for a microbatch: counted to the byte, offloaded and reloaded as scheduled."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Saved:
         self._slots: dict[int, Slot] = {}
 
     def watch(self) -> AbstractContextManager[Any]:
-        """While this is entered, what autograd saves goes through here."""
+        """Context in which autograd saves its tensors here."""
         return saved_tensors_hooks(self._pack, _unpack)
 
     def add(self, tensor: Tensor) -> Handle:
@@ -55,7 +55,7 @@ class Saved:
         return {storage.data_ptr(): storage.nbytes() for storage in here}
 
     def offload(self) -> None:
-        """Copy all to the host (on a CPU: to another buffer) and let go of what is here."""
+        """Copy all to the host (on a CPU: to another buffer) and free the device's copy."""
         for slot in self._slots.values():
             assert slot.here is not None
             slot.host = _copy(slot.here, torch.device("cpu"))

@@ -68,7 +68,7 @@ def _gradients(module: nn.Module) -> list[Tensor]:
 
 
 def _copied(schedule: Schedule, stages: Stages) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """The stages here that others have as well; every rank goes through them in the same order."""
+    """The stages here that others have as well; every rank visits them in the same order."""
     for stage in stages:
         if len(schedule.homes[stage]) > 1:
             yield stage, schedule.homes[stage]

@@ -29,7 +29,7 @@ class Size:
 
 
 def check_stages(layers: int, stages: int) -> None:
-    """UserError if so many layers, which may be cut between attention and feed-forward, do not make equal stages."""
+    """UserError if the layers, which may be cut between attention and feed-forward, do not make equal stages."""
     if 2 * layers % stages:
         fits = next(more for more in range(layers + 1, layers + stages + 1) if 2 * more % stages == 0)
         raise UserError(

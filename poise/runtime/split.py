@@ -1,4 +1,4 @@
-"""A backward in two parts, for any module: the gradients of the inputs now, those of the weights when asked.
+"""A backward in two parts, for any module: the gradients of the inputs now, those of the weights later.
 
 Autograd's graph is cut where it leaves the ways from output to input: the nodes on these ways are run for the inputs
 alone, and the gradients that come into those of them that also lead to weights are kept. The second part runs only

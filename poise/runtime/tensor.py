@@ -20,7 +20,7 @@ from poise.runtime.guard import Guard
 
 @dataclass(frozen=True)
 class TensorPeers:
-    """The ranks of a stage's tensor group, and which of them this is. A `guard` is told of the waits for them."""
+    """The ranks of a stage's tensor group, and this rank's place among them. A `guard` tracks the waits for them."""
 
     group: dist.ProcessGroup
     guard: Guard | None = None

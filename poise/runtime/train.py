@@ -187,9 +187,9 @@ class Trainer:
 
     def _load(self, step: int) -> None:
         for name, part in self.parts.items():
-            told = self.checkpoints.load(step, name)
-            part.load_state_dict(told["weights"])
-            self.optimizers[name].load_state_dict(told["optimizer"])
+            saved = self.checkpoints.load(step, name)
+            part.load_state_dict(saved["weights"])
+            self.optimizers[name].load_state_dict(saved["optimizer"])
         torch.set_rng_state(self.checkpoints.load(step, f"chance-{self.number}"))
 
 

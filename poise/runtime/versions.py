@@ -71,7 +71,7 @@ class Versions:
         return number
 
     def _leave(self) -> None:
-        """Forget what nobody needs any more; move away from the newest version if somebody does."""
+        """Drop versions that are no longer needed; copy the newest version if it still is."""
         for number in list(self._leaves):
             if self._left[number] <= 0:
                 del self._leaves[number]

@@ -1,7 +1,7 @@
 """The output layer in shards, one on each rank, with the loss: the passes S and T of Vocabulary Parallelism.
 
 After Yeung et al., "Balancing Pipeline Parallelism with Vocabulary Parallelism" (MLSys 2025), algorithms 1 and 2. Each
-shard normalises by its own largest logit and sum; what the shards tell each other, three numbers per token, makes
+shard normalises by its own largest logit and sum; the exchange between shards, three numbers per token, makes
 this the softmax over all. With two barriers T makes each shard's part of the gradient of X, and of its weights, from
 that. With one barrier S has made both products that the gradient of X consists of, so the last stage can go on at
 once, and T, which makes the weight gradient alone, may run at any time.
@@ -34,7 +34,7 @@ class Passing:
     own: Tensor
     """Largest logit, sum and logit of the target, by token, of this shard."""
     softmax: Tensor
-    told: list[Tensor] = field(default_factory=list)
+    statistics: list[Tensor] = field(default_factory=list)
     """The same of all shards."""
     parts: list[Tensor] = field(default_factory=list)
     """On the last stage: each shard's products for the gradient of X."""
@@ -42,7 +42,7 @@ class Passing:
 
 
 class Shard:
-    """This rank's rows of the output layer. X goes to all ranks as soon as the last stage has it.
+    """This rank's rows of the output layer. X is sent to all ranks as soon as the last stage has it.
 
     Messages and collectives have groups of their own, since their order is not that between stages.
     """
@@ -82,7 +82,7 @@ class Shard:
         return self._here.pop(microbatch)
 
     def wait(self, microbatch: int) -> None:
-        """Wait for what the other shards have told so far."""
+        """Wait for the other shards' values so far."""
         works = self._open[microbatch].works
         while works:
             works.pop(0).wait()
@@ -99,9 +99,9 @@ class Shard:
         mine, local = self._mine(target)
         hit = torch.where(mine, logits.gather(1, local[:, None])[:, 0], 0)
         passing = Passing(x, target, torch.stack([largest, total, hit]), powers / total[:, None])
-        passing.told = [torch.empty_like(passing.own) for _ in range(self.ranks)]
+        passing.statistics = [torch.empty_like(passing.own) for _ in range(self.ranks)]
         self._open[microbatch] = passing
-        passing.works.append(dist.all_gather(passing.told, passing.own, group=self._behind_s, async_op=True))
+        passing.works.append(dist.all_gather(passing.statistics, passing.own, group=self._behind_s, async_op=True))
         if not self.two:
             products = torch.stack([passing.softmax @ weight, mine[:, None] * weight[local]])
             if self.rank == self.root:
@@ -116,7 +116,7 @@ class Shard:
         """Behind `wait`: the gradient of the shard's weights; with two barriers its part of that of X as well."""
         passing = self._open[microbatch]
         mine, local = self._mine(passing.target)
-        rows = passing.softmax * _factor(passing.told[self.rank], self._whole(passing))[:, None]
+        rows = passing.softmax * _factor(passing.statistics[self.rank], self._whole(passing))[:, None]
         rows[torch.arange(len(local)), local] -= mine.to(rows.dtype)
         rows /= len(local)
         weight = self.layer.weight
@@ -139,7 +139,7 @@ class Shard:
             return loss, passing.parts[0].reshape(shape)
         found = torch.zeros_like(passing.parts[0][0])
         for rank, (soft, hits) in enumerate(passing.parts):
-            found += soft * _factor(passing.told[rank], whole)[:, None] - hits
+            found += soft * _factor(passing.statistics[rank], whole)[:, None] - hits
         return loss, (found / len(hit)).reshape(shape)
 
     def finish(self) -> None:
@@ -160,15 +160,15 @@ class Shard:
 
     def _whole(self, passing: Passing) -> Whole:
         """Largest logit, sum and logit of the target over all shards."""
-        told = torch.stack(passing.told)
-        largest = told[:, 0].max(0).values
-        return largest, (told[:, 1] * (told[:, 0] - largest).exp()).sum(0), told[:, 2].sum(0)
+        statistics = torch.stack(passing.statistics)
+        largest = statistics[:, 0].max(0).values
+        return largest, (statistics[:, 1] * (statistics[:, 0] - largest).exp()).sum(0), statistics[:, 2].sum(0)
 
 
-def _factor(told: Tensor, whole: Whole) -> Tensor:
-    """From the softmax of the shard that has `told` this to that over all."""
+def _factor(statistics: Tensor, whole: Whole) -> Tensor:
+    """The factor from a shard's softmax, with these `statistics`, to the softmax over all shards."""
     largest, total, _ = whole
-    own_largest, own_total, _ = told
+    own_largest, own_total, _ = statistics
     factor: Tensor = own_total * (own_largest - largest).exp() / total
     return factor
 

@@ -1,8 +1,8 @@
 """Tensors from rank to rank: without tags, so first in, first out between each two ranks.
 
-Sending waits only for a receiver that is far behind; receiving begins where the schedule says so and waits where the
+Sending waits only for a receiver that is far behind; receiving begins where the schedule has it and waits where the
 tensors are used. The receiver learns shapes from a header before the first message to each stage in a step, for all
-microbatches of a step are alike.
+microbatches of a step are equal.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ class Wire:
             self._post(_header(form, stage).to(self.device), rank)
         elif known != form:
             raise ScheduleError(
-                f"what goes to stage {stage} is {_said(form)} for one microbatch and {_said(known)} for another; "
-                "microbatches of a step must be alike, so pad them to one length"
+                f"what goes to stage {stage} is {_described(form)} for one microbatch and {_described(known)} for "
+                "another; microbatches of a step must be alike, so pad them to one length"
             )
         self.send_gradients(tensors, rank)
 
     def send_gradients(self, tensors: Tensors, rank: int) -> None:
-        """Send gradients, whose shapes the other rank knows."""
+        """Send gradients, whose shapes are known to the other rank."""
         for each in tensors:
             self._post(each.detach().contiguous(), rank)
 
@@ -123,24 +123,26 @@ class Wire:
 
 def _header(form: Form, stage: int) -> Tensor:
     """Count, then for each tensor type, gradient, dimensions and shape."""
-    told = [len(form)]
+    header = [len(form)]
     for kind, shape, carries in form:
         if kind not in _TYPES:
             raise ScheduleError(f"stage {stage} would receive {kind}, which is no type that is sent; use {_TYPES[0]}")
-        told += [_TYPES.index(kind), int(carries), len(shape), *shape]
-    if len(told) > _HEADER:
-        raise ScheduleError(f"stage {stage} would receive {_said(form)}: too many tensors; hand on fewer, or stacked")
-    return torch.tensor(told + [0] * (_HEADER - len(told)))
+        header += [_TYPES.index(kind), int(carries), len(shape), *shape]
+    if len(header) > _HEADER:
+        raise ScheduleError(
+            f"stage {stage} would receive {_described(form)}: too many tensors; hand on fewer, or stacked"
+        )
+    return torch.tensor(header + [0] * (_HEADER - len(header)))
 
 
-def _read(told: list[int]) -> Form:
+def _read(header: list[int]) -> Form:
     form, at = [], 1
-    for _ in range(told[0]):
-        kind, carries, dimensions = told[at : at + 3]
-        form.append((_TYPES[kind], tuple(told[at + 3 : at + 3 + dimensions]), bool(carries)))
+    for _ in range(header[0]):
+        kind, carries, dimensions = header[at : at + 3]
+        form.append((_TYPES[kind], tuple(header[at + 3 : at + 3 + dimensions]), bool(carries)))
         at += 3 + dimensions
     return tuple(form)
 
 
-def _said(form: Form) -> str:
+def _described(form: Form) -> str:
     return ", ".join(f"{str(kind).removeprefix('torch.')}{list(shape)}" for kind, shape, _ in form)

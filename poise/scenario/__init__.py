@@ -1,1 +1,1 @@
-"""From a description (Python objects, or one strict YAML file) to a simulated run."""
+"""Scenarios: from a description (Python objects, or one strict YAML file) to a simulated run."""

@@ -14,7 +14,7 @@ from poise.scenario.traffic import Traffic
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a scenario asks: cluster, load, bundles of policies to compare (each with a label) and how to judge."""
+    """A checked scenario: cluster, load, bundles of policies to compare (each with a label) and how to judge."""
 
     loaded: Loaded
     cluster: Cluster

@@ -1,4 +1,4 @@
-"""Rules that join several fields of a scenario."""
+"""Rules that involve several fields of a scenario."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def check(scenario: Scenario, places: Places) -> None:
 
 
 def source_of(workload: WorkloadSection) -> str:
-    """Which of the sources a workload has; the first where there are several, empty where there is none."""
+    """The sources that a workload has; the first where there are several, empty where there is none."""
     return next((name for name in SOURCES if getattr(workload, name) is not None), "")
 
 
 def _workload(workload: WorkloadSection, places: Places) -> None:
     given = [name for name in SOURCES if getattr(workload, name) is not None]
     if len(given) != 1:
-        said = "names no source" if not given else f"names {' and '.join(given)}"
-        raise places.error(("workload",), f"{said}; give exactly one of {', '.join(SOURCES)}")
+        text = "names no source" if not given else f"names {' and '.join(given)}"
+        raise places.error(("workload",), f"{text}; give exactly one of {', '.join(SOURCES)}")
     source = given[0]
     if source != "trace":
         _trace_only(workload, source, places)
@@ -70,7 +70,7 @@ def _trace_only(workload: WorkloadSection, source: str, places: Places) -> None:
 def _generated(source: Generated | ServegenSection, path: Path, places: Places) -> None:
     lengths = (source.prompt_tokens, source.output_tokens) if isinstance(source, Generated) else ()
     if source.lengths is not None and any(each is not None for each in lengths):
-        raise places.error((*path, "lengths"), "stands beside prompt_tokens or output_tokens; give one or the other")
+        raise places.error((*path, "lengths"), "conflicts with prompt_tokens or output_tokens; give one or the other")
     ends = isinstance(source, DiurnalSection) and not source.repeat
     if not ends and getattr(source, "requests", 1) is None and getattr(source, "duration_s", None) is None:
         raise places.error(path, "has neither requests nor duration_s; give one, to say where the arrivals stop")
@@ -80,19 +80,19 @@ def _generated(source: Generated | ServegenSection, path: Path, places: Places) 
 
 def _diurnal(source: DiurnalSection, path: Path, places: Places) -> None:
     if (source.points is None) == (source.counts is None):
-        said = "has neither points nor counts" if source.points is None else "has both points and counts"
-        raise places.error(path, f"{said}; give one, to say how the rate changes")
+        text = "has neither points nor counts" if source.points is None else "has both points and counts"
+        raise places.error(path, f"{text}; give one, to say how the rate changes")
     for name in ("begin_s", "lasting_s"):
         if source.points is not None and name in source.model_fields_set:
             raise places.error((*path, name), "belongs to counts, and the profile is given by points; remove it")
 
 
 def _programs(workload: WorkloadSection, kind: str, source: str, places: Places) -> None:
-    """What turns each arrival into a session needs arrivals alone."""
+    """Sessions, which replace each arrival, need open arrivals alone."""
     path = ("workload", kind)
     for name in ("sessions", "shared_prefixes", "recorded_sessions"):
         if name != kind and getattr(workload, name) is not None:
-            raise places.error(path, f"stands beside {name}; give one or the other")
+            raise places.error(path, f"conflicts with {name}; give one or the other")
     made = getattr(workload, source)
     if not isinstance(made, Generated) or source == "closed":
         raise places.error(path, f"needs open arrivals of its own, and the source is {source}; take poisson, say")
@@ -128,7 +128,7 @@ def _pool(scenario: Scenario, pool: PoolSection, path: Path, places: Places) -> 
     if "preemption" in pool.engine.model_fields_set and pool.engine.preemption != scenario.engine.preemption:
         raise places.error((*path, "engine", "preemption"), "is the same for all pools; set it in the section engine")
     if pool.price is not None and pool.price_basis is not None:
-        raise places.error((*path, "price_basis"), "stands beside price; give one or the other")
+        raise places.error((*path, "price_basis"), "conflicts with price; give one or the other")
     _engine(engine_of(scenario, pool), (*path, "engine"), places)
 
 
@@ -156,9 +156,9 @@ def _roles(scenario: Scenario, places: Places) -> None:
     """A prefill pool needs a decode pool for the same model and tenants, and the other way round."""
     pools = scenario.cluster.pools
     for role, other in (("prefill", "decode"), ("decode", "prefill")):
-        partners = {asked for pool in pools if pool.role == other for asked in _asked(scenario, pool)}
+        partners = {asked for pool in pools if pool.role == other for asked in _served(scenario, pool)}
         for at, pool in enumerate(pools):
-            alone = [asked for asked in _asked(scenario, pool) if asked not in partners]
+            alone = [asked for asked in _served(scenario, pool) if asked not in partners]
             if pool.role == role and alone:
                 model, tenant = alone[0]
                 whose = "" if tenant is None else f" and tenant {tenant}"
@@ -168,7 +168,7 @@ def _roles(scenario: Scenario, places: Places) -> None:
                 )
 
 
-def _asked(scenario: Scenario, pool: PoolSection) -> list[tuple[str | None, int | None]]:
+def _served(scenario: Scenario, pool: PoolSection) -> list[tuple[str | None, int | None]]:
     """The model and each tenant that a pool serves; None for those without a pool of their own."""
     model = pool.model or scenario.model
     return [(model, tenant) for tenant in pool.tenants] or [(model, None)]
@@ -190,20 +190,20 @@ def _faults(scenario: Scenario, places: Places) -> None:
         _fault(rate, path, places)
         for place, replica in enumerate(rate.replicas):
             if not 0 <= replica < replicas:
-                said = f"{replica} does not exist; the cluster has {replicas}; give 0 to {replicas - 1}"
-                raise places.error((*path, "replicas", place), said)
+                text = f"{replica} does not exist; the cluster has {replicas}; give 0 to {replicas - 1}"
+                raise places.error((*path, "replicas", place), text)
         _devices(scenario, rate, rate.replicas or range(replicas), path, places)
         if rate.back_s and rate.kind not in ("lost", "reclaimed"):
             raise places.error((*path, "back_s"), f"belongs to a replica that goes, and this is {rate.kind}; remove it")
         if rate.back_s and choices(scenario.policies.scaler) != [None]:
-            said = "a scaler decides who starts in the place of one that is gone; remove it"
-            raise places.error((*path, "back_s"), said)
+            text = "a scaler decides who starts in the place of one that is gone; remove it"
+            raise places.error((*path, "back_s"), text)
         if not rate.for_s and rate.kind in TIMED:
             raise places.error((*path, "for_s"), f"of a {rate.kind} that comes again is 0; give the seconds it lasts")
 
 
 def _fault(fault: FaultSection | FaultRateSection, path: Path, places: Places) -> None:
-    """Fields that belong to other kinds, and those without which a kind means nothing."""
+    """Fields that belong to other kinds of faults, and required fields of a kind."""
     kind = fault.kind
     if fault.notice_s and kind != "reclaimed":
         raise places.error((*path, "notice_s"), f"belongs to kind reclaimed, and this is {kind}; remove it")
@@ -227,8 +227,8 @@ def _devices(
     have = [pool.tensor * pool.pipeline * pool.data for pool in pools for _ in range(_slots(pool))]
     for replica in replicas:
         if fault.devices > have[replica]:
-            said = f"{fault.devices} are more than the {have[replica]} of replica {replica}; give 1 to {have[replica]}"
-            raise places.error((*path, "devices"), said)
+            text = f"{fault.devices} are more than the {have[replica]} of replica {replica}; give 1 to {have[replica]}"
+            raise places.error((*path, "devices"), text)
 
 
 def _slots(pool: PoolSection) -> int:
@@ -236,13 +236,13 @@ def _slots(pool: PoolSection) -> int:
 
 
 def _scaling(scenario: Scenario, places: Places) -> None:
-    """Bounds that hold the start, and a scaler that has something to decide and can know enough for it."""
+    """Bounds that hold the start, and a scaler that has a decision and enough knowledge for it."""
     for at, pool in enumerate(scenario.cluster.pools):
         _bounds(pool, ("cluster", "pools", at), places)
     if choices(scenario.policies.scaler) == [None]:
         if choices(scenario.policies.forecast) != [None]:
-            raise places.error(("policies", "forecast"), "nobody asks for it; name a scaler, or remove it")
-        _nobody_scales(scenario, places)
+            raise places.error(("policies", "forecast"), "no scaler uses it; name a scaler, or remove it")
+        _check_unscaled(scenario, places)
         return
     path = ("policies", "scaler")
     names = [each[0] for each in choices(scenario.policies.scaler) if each is not None]
@@ -250,24 +250,24 @@ def _scaling(scenario: Scenario, places: Places) -> None:
     if fixed and not all(map(_converts, names)):
         raise places.error(path, "no pool may change its size; give one max_replicas, as in 8")
     if scenario.belief.gateways > 1:
-        said = f"{scenario.belief.gateways} know their own requests alone, and a scaler must know all; give 1"
-        raise places.error(("belief", "gateways"), said)
+        text = f"{scenario.belief.gateways} know their own requests alone, and a scaler must know all; give 1"
+        raise places.error(("belief", "gateways"), text)
     for at, fault in enumerate(scenario.cluster.faults):
         if fault.kind == "join":
-            said = "join cannot be where a scaler decides who is there; remove the fault"
-            raise places.error(("cluster", "faults", at, "kind"), said)
+            text = "join cannot be where a scaler decides who is there; remove the fault"
+            raise places.error(("cluster", "faults", at, "kind"), text)
 
 
-def _nobody_scales(scenario: Scenario, places: Places) -> None:
+def _check_unscaled(scenario: Scenario, places: Places) -> None:
     for at, pool in enumerate(scenario.cluster.pools):
         for name in ("min_replicas", "max_replicas", "prewarmed"):
             if getattr(pool, name):
-                said = "nobody changes how many there are; name a policies.scaler, as in apa, or remove it"
-                raise places.error(("cluster", "pools", at, name), said)
+                text = "no scaler changes the number; name a policies.scaler, as in apa, or remove it"
+                raise places.error(("cluster", "pools", at, name), text)
 
 
 def _converts(name: str) -> bool:
-    """Whether a scaler changes roles; who is unknown is told so when it is built."""
+    """Whether a scaler changes roles; an unknown scaler is reported when it is built."""
     try:
         return bool(getattr(find("scaler", name), "converts", ()))
     except UserError:
@@ -294,9 +294,9 @@ def _bounds(pool: PoolSection, path: Path, places: Places) -> None:
     if startup is None:
         return
     if "start_s" in pool.model_fields_set and pool.start_s:
-        raise places.error((*path, "startup"), "stands beside start_s; give one or the other")
+        raise places.error((*path, "startup"), "conflicts with start_s; give one or the other")
     if startup.weights_s is not None and startup.weights_from is not None:
-        raise places.error((*path, "startup", "weights_from"), "stands beside weights_s; give one or the other")
+        raise places.error((*path, "startup", "weights_from"), "conflicts with weights_s; give one or the other")
     if startup.weights_gb_s is not None and startup.weights_from is None:
         raise places.error((*path, "startup", "weights_gb_s"), "needs weights_from, as in disk; give it")
     if startup.weights_from in ("remote", "disk") and startup.weights_gb_s is None:
@@ -310,7 +310,7 @@ def _preemption(scenario: Scenario, places: Places) -> None:
         return
     path = ("engine", "preemption")
     if scenario.policies.preempt is not None:
-        raise places.error(path, "swap stands beside policies.preempt; give one or the other")
+        raise places.error(path, "swap conflicts with policies.preempt; give one or the other")
     if not any(engine_of(scenario, pool).host_kv_gb for pool in scenario.cluster.pools):
         raise places.error(path, "swap has no host memory to go to; give engine.host_kv_gb, as in 4")
 
@@ -343,7 +343,7 @@ def _compare(scenario: Scenario, places: Places) -> None:
 
 
 def decides_by(scenario: Scenario) -> Figure:
-    """The figure that decides a comparison: the one asked for, else SLO attainment where there is an SLO to meet."""
+    """The figure that decides a comparison: the one given, else SLO attainment where there is an SLO to meet."""
     if scenario.compare.by is not None:
         return deciding(scenario.compare.by)
     return E2E[0] if scenario.slo == SloSection() else ATTAINMENT

@@ -35,6 +35,7 @@ from poise.scenario.schema import (
     StartupSection,
     TermsSection,
 )
+from poise.scenario.section import Section
 
 SCALES = {
     "bf16_tflops": ("bf16_flops", 1e12),
@@ -55,7 +56,7 @@ _NEEDED = ("bf16_tflops", "memory_gb", "memory_gb_s")
 
 
 Recipe = Roofline | Measured | Fitted | EngineCost | Termed
-"""What a scenario's section `cost` may come to."""
+"""The possible results of the section `cost`."""
 
 
 def build_cost(loaded: Loaded) -> Recipe:
@@ -91,8 +92,8 @@ def bare_cost(loaded: Loaded, given: BareCost, path: Path) -> Roofline | Measure
         return _measured(loaded, given, path)
     if isinstance(given, EngineCostSection):
         if not engine_defaults(given.engine).known:
-            said = f"{given.engine!r} is no engine that is known; give vllm, sglang or tensorrt-llm"
-            raise places.error((*path, "engine"), said)
+            text = f"{given.engine!r} is not a known engine; give vllm, sglang or tensorrt-llm"
+            raise places.error((*path, "engine"), text)
         return EngineCost(given.engine, given.version, given.drafts, given.acceptance)
     return Roofline(**_efficiencies(loaded, given, path))
 
@@ -149,36 +150,29 @@ def build_cluster(loaded: Loaded, cost: Recipe) -> Cluster:
     )
 
 
-def _located(loaded: Loaded, path: Path, said: str) -> UserError:
-    """An error that speaks of `pool.FIELD`, with its place in the file."""
-    found = re.match(r"(?:pool\.)?(model|device|tensor|pipeline|data|expert|power_cap_w)\b:?\.? ?(?:is )?(.*)", said)
-    return loaded.places.error((*path, found[1]), found[2]) if found else loaded.places.error(path, said)
+def _located(loaded: Loaded, path: Path, text: str) -> UserError:
+    """An error about `pool.FIELD`, with its place in the file."""
+    found = re.match(r"(?:pool\.)?(model|device|tensor|pipeline|data|expert|power_cap_w)\b:?\.? ?(?:is )?(.*)", text)
+    return loaded.places.error((*path, found[1]), found[2]) if found else loaded.places.error(path, text)
 
 
 def _pool(loaded: Loaded, pool: PoolSection, path: Path) -> Pool:
-    made = Pool(
-        model=_model(loaded, pool, path),
-        device=_device(loaded, pool, path),
-        replicas=pool.replicas,
-        tensor=pool.tensor,
-        pipeline=pool.pipeline,
-        expert=pool.expert,
-        data=pool.data,
-        role=pool.role,
-        weights=pool.weights,
-        kv=pool.kv,
-        price_per_hour=pool.price,
-        name=pool.name,
-        engine=_engine(engine_of(loaded.scenario, pool)),
-        start_s=pool.start_s,
-        min_replicas=pool.min_replicas,
-        max_replicas=pool.max_replicas,
-        prewarmed=pool.prewarmed,
-        power_cap_w=pool.power_cap_w or 0.0,
-        tenants=tuple(pool.tenants),
-        link_bw=(pool.link_gb_s or 0.0) * 1e9,
-    )
+    made = Pool(**_alike(pool, Pool) | {
+        "model": _model(loaded, pool, path),
+        "device": _device(loaded, pool, path),
+        "price_per_hour": pool.price,
+        "engine": _engine(engine_of(loaded.scenario, pool)),
+        "startup": None,  # once its weights are known
+        "power_cap_w": pool.power_cap_w or 0.0,
+        "tenants": tuple(pool.tenants),
+        "link_bw": (pool.link_gb_s or 0.0) * 1e9,
+    })  # fmt: skip
     return on_ranks(made)
+
+
+def _alike(section: Section, spec: type) -> dict[str, Any]:
+    """The fields that a section shares by name with the description that it becomes."""
+    return {each.name: getattr(section, each.name) for each in fields(spec) if each.name in type(section).model_fields}
 
 
 def _startup(loaded: Loaded, section: StartupSection, pool: Pool, path: Path) -> Startup:
@@ -188,17 +182,14 @@ def _startup(loaded: Loaded, section: StartupSection, pool: Pool, path: Path) ->
         own = {"host": pool.device.host_bw, "peer": pool.device.scaleout_bw}.get(section.weights_from, 0.0)
         rate = section.weights_gb_s * 1e9 if section.weights_gb_s is not None else own * pool.devices
         if not rate:
-            said = f"{section.weights_from}: {pool.device.name} states no such link; give weights_gb_s"
-            raise loaded.places.error((*path, "startup", "weights_from"), said)
+            text = f"{section.weights_from}: {pool.device.name} states no such link; give weights_gb_s"
+            raise loaded.places.error((*path, "startup", "weights_from"), text)
         seconds = footprint(pool).weights * pool.devices / rate
-    return Startup(
-        section.provision_s, section.image_s, section.engine_s, seconds, section.capture_s, section.connect_s,
-        section.sigma,
-    )  # fmt: skip
+    return Startup(**_alike(section, Startup) | {"weights_s": seconds})
 
 
 def _model(loaded: Loaded, pool: PoolSection, path: Path) -> Model:
-    """A built-in model, or the one of a `config.json` beside the scenario."""
+    """A built-in model, or the one of a `config.json` next to the scenario."""
     text, at = (pool.model, (*path, "model")) if pool.model is not None else (loaded.scenario.model or "", ("model",))
     file = loaded.file(text, at)
     try:
@@ -244,18 +235,9 @@ def _described(loaded: Loaded, section: DeviceSection, like: Device | None, at: 
 
 
 def _engine(section: EngineSection) -> Engine:
-    return Engine(
-        name=section.name,
-        version=Engine().version if section.name == Engine().name else "not stated",
-        token_budget=section.token_budget,
-        max_sequences=section.max_sequences,
-        block_tokens=section.block_tokens,
-        prefix_caching=section.prefix_caching,
-        memory_fraction=section.memory_fraction,
-        kv_blocks=section.kv_blocks,
-        reserve_prompt=section.reserve_prompt,
-        host_kv_bytes=round(section.host_kv_gb * 1e9),
-        swap_launch_s=section.swap_launch_us / 1e6,
-        first_token=section.first_token,
-        lanes=tuple(Lane(each.name, each.prefill, each.decode, each.share) for each in section.lanes),
-    )
+    return Engine(**_alike(section, Engine) | {
+        "version": Engine().version if section.name == Engine().name else "not stated",
+        "host_kv_bytes": round(section.host_kv_gb * 1e9),
+        "swap_launch_s": section.swap_launch_us / 1e6,
+        "lanes": tuple(Lane(**_alike(each, Lane)) for each in section.lanes),
+    })  # fmt: skip

@@ -1,4 +1,4 @@
-"""Combinations of policies, pools and traffic that cannot work, found before anything runs."""
+"""Finds combinations of policies, pools and traffic that cannot work, before anything runs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def check_heads(pool: Pool, cost: object) -> None:
 
 
 def check_prefixes(pool: Pool, cost: object) -> None:
-    """Raise ScenarioError where an engine keeps prefixes that by a term of its cost nobody could use again."""
+    """Raise ScenarioError where an engine keeps prefixes that a term of its cost makes useless."""
     alone = [type(term).__name__ for term in getattr(cost, "terms", ()) if not getattr(term, "prefixes", True)]
     if alone and pool.engine.prefix_caching:
         raise ScenarioError(
@@ -73,7 +73,7 @@ def check_prefixes(pool: Pool, cost: object) -> None:
 
 
 def check_work(pool: Pool, estimator: Estimator, blocks: int, batcher: Batcher) -> None:
-    """Raise ScenarioError where a batcher leaves the work of a pool's role undone; it is tried on one request."""
+    """Raise ScenarioError where a batcher cannot do the work of a pool's role; it is tried on one request."""
     if not _serves(pool, estimator, blocks, batcher):
         raise ScenarioError(
             f"policies.batcher: {type(batcher).__name__} leaves a request undone in pool "
@@ -83,7 +83,7 @@ def check_work(pool: Pool, estimator: Estimator, blocks: int, batcher: Batcher) 
 
 
 def _serves(pool: Pool, estimator: Estimator, blocks: int, batcher: Batcher) -> bool:
-    """Whether a copy of the batcher brings one short request to its end, or its prompt to be fetched."""
+    """Whether a copy of the batcher finishes one short request, or computes its prompt up to the transfer."""
     replica = Replica(
         pool.engine, estimator, blocks, Policies(batcher=batcher).for_engine(),
         layers=pool.model.layers, sends=pool.role == "prefill",
@@ -105,13 +105,13 @@ def _serves(pool: Pool, estimator: Estimator, blocks: int, batcher: Batcher) -> 
 
 
 def check_kept(cache: Cache | None, pools: Iterable[Pool], workload: Workload, until_s: float | None) -> None:
-    """Raise ScenarioError where no engine could find KV that is kept, or where it is kept for longer than the run
+    """Raise ScenarioError where no engine could reuse KV that is kept, or where it is kept for longer than the run
     lasts, as far as that is known before.
     """
     if cache is not None and not any(pool.engine.prefix_caching for pool in pools):
         raise ScenarioError(
-            f"policies.cache: {type(cache).__name__} keeps KV, and engine.prefix_caching is false, so that nobody "
-            "finds it; give prefix_caching: true, or leave the cache policy out"
+            f"policies.cache: {type(cache).__name__} keeps KV, and engine.prefix_caching is false, so that it "
+            "is never found; give prefix_caching: true, or leave the cache policy out"
         )
     lasts = until_s or _lasts_s(workload)
     for name, kept in _times(cache):

@@ -1,13 +1,11 @@
-"""What the commands do once their options are read: load, run, show, write."""
+"""The command `poise simulate` and its relatives after their options are parsed: load, run, show, write."""
 
 from __future__ import annotations
 
 import io
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -19,28 +17,13 @@ if TYPE_CHECKING:
     from poise.scenario.build import Problem
     from poise.scenario.compare.comparison import Comparison
     from poise.scenario.demo import Demo
+    from poise.scenario.options import SimulateOptions
     from poise.scenario.outcome import Outcome
     from poise.scenario.override import Override
 
 
-@dataclass(frozen=True, slots=True)
-class SimulateOptions:
-    """The options of `poise simulate`; `json` is a file or `-`."""
-
-    scenario: Path
-    sets: list[str]
-    routers: list[str]
-    seed: str | None
-    skip_bad: bool
-    json: str | None
-    out: Path | None
-    trace_events: Path | None
-    quiet: bool
-    blame: bool
-
-
 def simulate_file(options: SimulateOptions) -> bool:
-    """Simulate a scenario file, print and write what was asked for; returns whether it was interrupted."""
+    """Simulate a scenario file, print and write the results; returns whether it was interrupted."""
     from poise.scenario.build import build
     from poise.scenario.idle import check_idle
     from poise.scenario.load import load
@@ -78,14 +61,17 @@ def _shorthands(options: SimulateOptions) -> Iterator[Override]:
         yield ("run", "seeds"), [parse_value(options.seed, f"--seed {options.seed}")], f"--seed {options.seed}"
     if options.skip_bad:
         yield ("workload", "skip_bad"), True, "--skip-bad"
+    if options.columns is not None:
+        from poise.workload.readers.named import parse_columns
+
+        yield ("workload", "columns"), parse_columns(options.columns), "--columns"
 
 
 def _check_places(options: SimulateOptions) -> None:
-    """Find out what cannot be written before any work is done."""
-    from poise.scenario.write import check_writable
+    """Check that the files can be written before any work is done."""
+    from poise.scenario.write import check_json, check_writable
 
-    if options.json is not None and options.json != "-":
-        check_writable(Path(options.json), "--json")
+    check_json(options.json)
     if options.out is not None:
         check_writable(options.out, "--out", folder=True)
         if (options.out / "cells").is_dir():
@@ -127,24 +113,25 @@ def _show(problem: Problem, outcome: Outcome) -> None:
 
 
 def _write(options: SimulateOptions, problem: Problem, outcome: Outcome) -> None:
-    """Write the JSON and the folder that were asked for."""
+    """Write the JSON and the folder."""
     from poise.scenario.write import put_json, write_folder
 
     put_json(outcome.as_dict(), options.json)
     if options.out is not None:
         files = write_folder(problem, outcome, options.out)
         if not options.quiet:
-            told = f"Wrote to {options.out}: {', '.join(file.name for file in files)}"
-            print(told, file=sys.stderr if options.json == "-" else sys.stdout)
+            text = f"Wrote to {options.out}: {', '.join(file.name for file in files)}"
+            print(text, file=sys.stderr if options.json == "-" else sys.stdout)
 
 
-def show_demo(trace: Path | None, out: Path, skip_bad: bool) -> bool:
-    """Run the demo, print its tables and where its files are; returns whether it was interrupted."""
+def show_demo(trace: Path | None, out: Path, skip_bad: bool, columns: str | None = None) -> bool:
+    """Run the demo, print its tables and the paths of its files; returns whether it was interrupted."""
     from poise.scenario.demo import demo
     from poise.scenario.write import check_writable
+    from poise.workload.readers.named import parse_columns
 
     check_writable(out, "--out", folder=True)
-    planned = demo(trace, skip_bad=skip_bad)
+    planned = demo(trace, skip_bad=skip_bad, columns=None if columns is None else parse_columns(columns))
     with Bars() as bars:
         comparison = planned.run(bars)
     _show_demo(planned, comparison)
@@ -162,12 +149,15 @@ def _show_demo(planned: Demo, comparison: Comparison) -> None:
     show_loads(comparison, title=f"{title(planned.cluster)}; load 1 is {planned.one}")
 
 
-def show_listing(what: str, as_json: bool) -> None:
-    """Print what Poise knows by name."""
+def show_listing(what: str, json: str | None) -> None:
+    """Print what Poise knows by name, or write it as JSON to a file or standard output (`-`)."""
     from poise.scenario.listing import LISTINGS
 
     listing = LISTINGS[what]()
-    if as_json:
-        print(json.dumps(listing.data, indent=2, ensure_ascii=False))
-    else:
+    if json is not None:
+        from poise.scenario.write import check_json, put_json
+
+        check_json(json)
+        put_json(listing.data, json)
+    if json != "-":
         listing.show()

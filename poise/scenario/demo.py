@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ REPLICAS = 8
 MODEL, DEVICE = "llama-3.1-8b", "H100"
 ROUTERS = ("round_robin", "least_requests", "least_tokens", "prefix_cache")
 SHARES = (0.3, 0.6, 0.9, 1.2)
-"""Loads as shares of what the cluster finishes when it is never idle: from light to more than it can take."""
+"""Loads as shares of what the cluster finishes when it is never idle: from light to overload."""
 
 SHOWN = (0.9, "prefix_cache")
 """The load and the router whose run becomes the Perfetto timeline."""
@@ -34,7 +34,7 @@ REQUESTS = 3000
 """Requests of each generated load and seed, and of the heaviest load of a trace."""
 
 LEAST, PIECE, MOST = 20, 64, 4
-"""Requests below which nothing can be said; rows of a trace to take at least; by how much `REQUESTS` may be passed."""
+"""Least requests of a trace; least rows to take; the factor by which `REQUESTS` may be exceeded."""
 
 JOBS = 4
 """The most processes; more would spend their time on starting."""
@@ -64,7 +64,7 @@ class Demo:
         return (0,) if self.recorded else tuple(range(SEEDS))
 
     def run(self, progress: Meter | None = None) -> Comparison:
-        """Simulate every router at every load; a Ctrl-C ends it with what is done."""
+        """Simulate every router at every load; Ctrl-C ends it with what is done."""
         from poise.experiment.workers import Workers, processors
         from poise.policies import Policies
         from poise.policies.find import build
@@ -84,7 +84,7 @@ class Demo:
 
     @property
     def one(self) -> str:
-        """What load 1 is."""
+        """The meaning of load 1."""
         return f"the {significant(self.capacity, 3)} req/s that are served when no replica ever idles"
 
     def write(self, comparison: Comparison, folder: Path) -> tuple[Path, Path]:
@@ -124,12 +124,12 @@ def title(cluster: Cluster) -> str:
     return f"Four routers on {pool.replicas} × {pool.model.name} on {pool.device.name}"
 
 
-def demo(trace: Path | None = None, *, skip_bad: bool = False) -> Demo:
+def demo(trace: Path | None = None, *, skip_bad: bool = False, columns: Mapping[str, str] | None = None) -> Demo:
     """The demo on generated traffic with shared prefixes, or on a recorded `trace`; only its capacity is simulated."""
     from poise.catalogue import device, model
 
     cluster = Cluster((Pool(model(MODEL), device(DEVICE), REPLICAS),))
-    return _generated(cluster) if trace is None else _recorded(cluster, trace, skip_bad)
+    return _generated(cluster) if trace is None else _recorded(cluster, trace, skip_bad, columns)
 
 
 def _generated(cluster: Cluster) -> Demo:
@@ -146,14 +146,14 @@ def _generated(cluster: Cluster) -> Demo:
     return Demo(cluster, capacity, lambda seed, share: made(seed, share * capacity), recorded=False)
 
 
-def _recorded(cluster: Cluster, trace: Path, skip_bad: bool) -> Demo:
+def _recorded(cluster: Cluster, trace: Path, skip_bad: bool, columns: Mapping[str, str] | None) -> Demo:
     """The beginning of a trace, thinned and superposed to about `REQUESTS` requests at the heaviest load.
 
     Of a trace that begins slowly at least `PIECE` rows are taken, and more requests for it, up to `MOST` times as many.
     """
     from dataclasses import replace
 
-    head = replace(_head(trace, skip_bad), model=None, models=())
+    head = replace(_head(trace, skip_bad, columns), model=None, models=())
     capacity = _capacity(cluster, head, str(trace))
     piece = head.head(_rows(head, SHARES[-1] * capacity))
     heaviest = min(SHARES[-1] * capacity / rate(piece), MOST * REQUESTS / len(piece))
@@ -161,12 +161,12 @@ def _recorded(cluster: Cluster, trace: Path, skip_bad: bool) -> Demo:
     return Demo(cluster, capacity, lambda seed, share: loads[share], recorded=True)
 
 
-def _head(trace: Path, skip_bad: bool) -> Workload:
+def _head(trace: Path, skip_bad: bool, columns: Mapping[str, str] | None) -> Workload:
     """The first `REQUESTS` rows of a trace; TraceError names the option of the demo that passes over bad ones."""
     from poise.workload import read
 
     try:
-        return read(trace, skip_bad=skip_bad, limit=REQUESTS)
+        return read(trace, skip_bad=skip_bad, limit=REQUESTS, columns=columns)
     except TraceError as error:
         raise TraceError(str(error).replace("pass skip_bad=True", "give --skip-bad")) from None
 

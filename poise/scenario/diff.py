@@ -1,19 +1,24 @@
-"""`poise diff`: two results, two scenarios, or a scenario and a change of it."""
+"""`poise diff`: compares two results, two scenarios, or a scenario and a change of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import UserError
+from poise.experiment.progress import Bars
 
 if TYPE_CHECKING:
     from polars import DataFrame
 
+    from poise.core.records.records import Run
     from poise.experiment.progress import Meter
+    from poise.policies import Policies
     from poise.report.diff import Diff
+    from poise.scenario.build import Problem
+    from poise.workload import Workload
 
 RESOLVED = "scenario.resolved.yaml"
 REQUESTS = "requests.parquet"
@@ -22,7 +27,7 @@ YAML = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two: its requests (as `requests_frame` gives them), its warm-up and what it is called."""
+    """One side: its requests (as `requests_frame` gives them), its warm-up and its name."""
 
     name: str
     requests: DataFrame
@@ -49,6 +54,19 @@ def compare(
     return one, other, diff(one.requests, other.requests, warmup_s=max(one.warmup_s, other.warmup_s))
 
 
+def show_difference(before: Path, after: Path | None, sets: list[str], json: str | None) -> None:
+    """Compare two runs; print what came of it, or write it as JSON."""
+    from poise.report.difference import sentence, show_diff
+    from poise.scenario.write import check_json, put_json
+
+    check_json(json)
+    with Bars() as bars:
+        one, other, diff = compare(before, after, sets, bars)
+    put_json({"a": one.name, "b": other.name, "sentence": sentence(diff), **diff.as_dict()}, json)
+    if json != "-":
+        show_diff(diff, (one.name, other.name))
+
+
 def _is_scenario(path: Path) -> bool:
     return path.suffix.lower() in YAML
 
@@ -65,16 +83,26 @@ def simulated(path: Path, sets: list[str], progress: Meter | None = None) -> Sid
     from poise.report.requests import requests_frame
     from poise.scenario.build import build
     from poise.scenario.load import load
-    from poise.scenario.run import first_seed, only_bundle
+    from poise.scenario.run import only_bundle
 
     problem = build(load(path, sets))
-    label, policies = only_bundle(problem)
-    workload = problem.traffic.make(problem.seeds[0])
-    progress = None if progress is None else partial(progress, label)
-    run = first_seed(problem, policies, workload, blame=True, progress=progress)
+    bundle, workload = only_bundle(problem), problem.traffic.make(problem.seeds[0])
+    run = once(problem, bundle, workload, progress, blame=True)
+    return Side(named(path, sets), requests_frame(run, workload), problem.warmup_s)
+
+
+def once(
+    problem: Problem, bundle: tuple[str, Policies], workload: Workload, progress: Meter | None, **keep: Any
+) -> Run:
+    """The first seed under one label's policies; KeyboardInterrupt where the user stops it."""
+    from poise.scenario.run import first_seed
+
+    label, policies = bundle
+    meter = None if progress is None else partial(progress, label)
+    run = first_seed(problem, policies, workload, progress=meter, **keep)
     if run.interrupted:
         raise KeyboardInterrupt
-    return Side(named(path, sets), requests_frame(run, workload), problem.warmup_s)
+    return run
 
 
 def named(path: Path, sets: list[str]) -> str:
@@ -96,15 +124,15 @@ def requests_file(path: Path) -> Path:
 
 
 def read_requests(file: Path) -> DataFrame:
-    """The rows of a requests file; UserError where it is none."""
+    """The rows of a requests file; UserError for another file."""
     import polars as pl
 
     try:
         frame = pl.read_parquet(file)
     except (OSError, pl.exceptions.PolarsError) as error:
-        said = str(error).splitlines()[0]
+        message = str(error).splitlines()[0]
         raise UserError(
-            f"{file}: is no Parquet file ({said}); give one that `poise simulate --out DIR` wrote"
+            f"{file}: is not a Parquet file ({message}); give one that `poise simulate --out DIR` wrote"
         ) from None
     if not {"request", "status", "prompt_tokens"} <= set(frame.columns):
         raise UserError(f"{file}: has no rows of requests; give one that `poise simulate --out DIR` wrote")
@@ -112,7 +140,7 @@ def read_requests(file: Path) -> DataFrame:
 
 
 def _warmup(folder: Path) -> float:
-    """That of the scenario beside a result, so that warming up is left out of both."""
+    """The warm-up of the scenario next to a result, so that it is left out of both."""
     from poise.scenario.load import load
 
     file = folder / RESOLVED

@@ -32,7 +32,7 @@ def cost_for(pool: Pool, engine: str, version: str) -> Estimator:
 
 
 def _slower(device: Device, reached: Reached) -> Device:
-    """What an engine makes of a device."""
+    """An engine's host times on a device."""
     peaks = ("bf16_flops", "fp8_flops", "int8_ops", "fp4_flops")
     left = {name: getattr(device, name) * reached.arithmetic for name in peaks}
     return replace(device, memory_bw=device.memory_bw * reached.bandwidth, **left)

@@ -1,4 +1,4 @@
-"""Pydantic's findings as lines for users: the value, the rule, the cure."""
+"""Formats pydantic's errors for users: the value, the rule, the cure."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ _BOUNDS = {
 
 
 def first_mistake(findings: list[Any], places: Places, root: type[Section] = Scenario) -> ScenarioError:
-    """The error about the finding that stands first in a file of `root`; it counts those that follow."""
+    """The error for the first finding in a file of `root`; it counts those that follow."""
     found = [(_path(each["loc"]), each) for each in findings]
     unknown_keys = [path for path, each in found if each["type"] == "extra_forbidden"]
 
     def order(pair: tuple[Path, Any]) -> tuple[int, bool]:
-        """By line; a missing key comes after unknown ones beside it, which may be its misspelling."""
+        """By line; a missing key comes after unknown ones in the same section, which may be its misspelling."""
         path, each = pair
         beside = [places.line(other) for other in unknown_keys if other[:-1] == path[:-1]]
         missing = each["type"] == "missing"
@@ -86,15 +86,15 @@ def first_mistake(findings: list[Any], places: Places, root: type[Section] = Sce
 
 
 def sentence(path: Path, finding: Mapping[str, Any], root: type[Section] = Scenario) -> str:
-    """What is wrong with the value at `path`, and the cure."""
+    """The error in the value at `path`, and the cure."""
     kind, value, limits = finding["type"], finding["input"], finding.get("ctx", {})
     if kind == "extra_forbidden":
         return unknown(str(path[-1]), list(section_at(path[:-1], root).model_fields))
     if kind == "missing":
         return f"is missing; give {_cure(path, root)}"
     if kind == "value_error":
-        said = str(limits["error"])
-        return said if "; " in said else f"{said}; give {_cure(path, root)}"
+        text = str(limits["error"])
+        return text if "; " in text else f"{text}; give {_cure(path, root)}"
     if kind in _BOUNDS:
         rule, name = _BOUNDS[kind]
         return f"{short(value)} {rule} {limits[name]:g}; give {_cure(path, root)}"
@@ -111,7 +111,7 @@ def sentence(path: Path, finding: Mapping[str, Any], root: type[Section] = Scena
 
 
 def unknown(key: str, known: list[str]) -> str:
-    """A key that does not exist, with the nearest that does."""
+    """An unknown key, with the nearest known one."""
     near = FOREIGN.get(key)
     if near not in known:
         begun = [name for name in known if len(key) > 2 and name.startswith(key)]
@@ -121,7 +121,7 @@ def unknown(key: str, known: list[str]) -> str:
 
 
 def short(value: Any) -> str:
-    """A value as the user would write it, cut to a length that one line bears."""
+    """A value as the user would write it, cut to fit one line."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -155,7 +155,7 @@ def _path(loc: tuple[Any, ...]) -> Path:
 
 
 def _cure(path: Path, root: type[Section]) -> str:
-    """What the field's description asks for."""
+    """The field's description."""
     named = [key for key in path if isinstance(key, str)]
     if not named:
         return "the sections cluster and workload"

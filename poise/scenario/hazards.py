@@ -1,4 +1,4 @@
-"""The faults that a cluster's rates come to in one run."""
+"""Draws the faults of a cluster's rates for one run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ TIMED = ("slow", "device_lost", "link_slow", "link_lost")
 
 
 def drawn(cluster: Cluster, workload: Workload, seed: int, until_s: float | None) -> Cluster:
-    """The cluster with the faults of its rates beside those that it has, as long as requests arrive."""
+    """The cluster with the faults of its rates in addition to its own, as long as requests arrive."""
     for fault in cluster.faults:
-        said = fault_error(fault, cluster)
-        if said:
-            raise ScenarioError(f"cluster.faults: {said}")
+        problem = fault_error(fault, cluster)
+        if problem:
+            raise ScenarioError(f"cluster.faults: {problem}")
     if not cluster.fault_rates:
         return cluster
     if until_s is None:
@@ -37,7 +37,7 @@ def drawn(cluster: Cluster, workload: Workload, seed: int, until_s: float | None
 
 
 def fault_error(fault: Fault, cluster: Cluster) -> str:
-    """What is wrong with a fault; empty if nothing."""
+    """The error in a fault; empty if there is none."""
     if not 0 <= fault.replica < cluster.replicas:
         return f"replica {fault.replica} does not exist; the cluster has 0 to {cluster.replicas - 1}"
     if fault.for_s < 0:

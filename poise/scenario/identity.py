@@ -1,4 +1,4 @@
-"""Which policies match prompts by prefix, and what is said where the requests do not tell theirs."""
+"""Which policies match prompts by prefix, and a note where the requests have no prefix identity."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CURE = "give the trace hash_ids, or add workload.shared_prefixes or workload.ses
 
 
 def blind(policies: Mapping[str, Policies], offered: Mapping[str, Any]) -> dict[str, str]:
-    """What each bundle whose router or order matches prefixes goes by instead; empty where requests have identity.
+    """What each bundle whose router or order matches prefixes uses instead; empty where requests have identity.
 
     offered: the summary of the workload (`Workload.summary`).
     """
@@ -21,7 +21,7 @@ def blind(policies: Mapping[str, Policies], offered: Mapping[str, Any]) -> dict[
 
 
 def note(instead: str) -> str:
-    """What a result says of one blind bundle."""
+    """The note of a result on one blind bundle."""
     return f"the requests have no prefix identity, so it goes by {instead}, and no prompt hits a cache; {CURE}"
 
 
@@ -35,12 +35,12 @@ def blind_line(found: Mapping[str, str]) -> str:
     parts = [
         f"{' and '.join(names)} {'go' if len(names) > 1 else 'goes'} by {instead}" for instead, names in by.items()
     ]
-    said = "The requests have no prefix identity"
-    return f"{said}: {', '.join(parts)}, and no prompt hits a cache. To compare by prefix, {CURE}."
+    text = "The requests have no prefix identity"
+    return f"{text}: {', '.join(parts)}, and no prompt hits a cache. To compare by prefix, {CURE}."
 
 
 def _instead(policies: Policies) -> str:
-    """What decides in place of prefixes; empty where nothing matches them."""
+    """What decides in place of prefixes; empty where no policy matches them."""
     for policy in (policies.router, policies.order):
         if instead := getattr(policy, "without_prefixes", ""):
             return str(instead)

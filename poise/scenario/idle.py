@@ -1,4 +1,4 @@
-"""What is named and never asked: a predictor without readers, an order where nobody waits, memory without a swap."""
+"""Finds policies that are never called: a predictor without readers, an order without a queue, an unused swap."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     from poise.scenario.build import Problem
 
 OURS = "poise.policies."
-"""Where policies are whose reading is known; of others everything is possible."""
+"""The packages of policies whose reads are known; others may read anything."""
 
 _HOLD: Final = ("poise.policies.route.pull",)
 _REJECT: Final = ("poise.policies.admit.early_reject", "poise.policies.admit.tenant_limits")
-"""Where our routers are that hold requests, and our admissions that hold none."""
+"""The modules of our routers that hold requests, and of our admissions that hold none."""
 
 _PAIRED: Final = {"mover": "moves requests to", "lender": "lends blocks to", "hedge": "sends a copy to"}
 """Slots that act between replicas."""
 
-_UNREAD = "no policy here reads what it foretells; name one that does, as in order: shortest_predicted, or remove it"
+_UNREAD = "no policy here reads its predictions; name one that does, as in order: shortest_predicted, or remove it"
 _UNORDERED = (
-    "nobody waits at the gateway: no router or admission here holds requests, and no replica goes; add one that does, "
+    "no request waits: no router or admission here holds requests, and no replica goes; add one that does, "
     "as in admission: saturation, or order the engines' queues by policies.queue"
 )
 _UNASKED = "no replica goes: there are neither faults nor a scaler; add cluster.faults, or remove it"
 
 
 def check_idle(problem: Problem) -> None:
-    """ScenarioError for what no combination of the scenario's policies asks or reads."""
+    """ScenarioError for what no combination of the scenario's policies calls or reads."""
     scenario, places = problem.loaded.scenario, problem.loaded.places
     bundles = [bundle for _, bundle in problem.bundles]
     for slot, why in idle(bundles, problem.cluster):
@@ -44,20 +44,20 @@ def check_idle(problem: Problem) -> None:
     sections += [(("cluster", "pools", at, "engine"), pool.engine) for at, pool in enumerate(scenario.cluster.pools)]
     for path, section in sections:
         if "host_kv_gb" in section.model_fields_set and section.host_kv_gb:
-            said = "nothing is swapped out there; give engine.preemption: swap, or remove it"
-            raise places.error((*path, "host_kv_gb"), said)
+            text = "nothing is swapped out there; give engine.preemption: swap, or remove it"
+            raise places.error((*path, "host_kv_gb"), text)
 
 
 def check_asked(bundles: Sequence[Policies], cluster: Cluster) -> None:
-    """ScenarioError for a slot of `bundles`, which are run or compared on `cluster`, that is never asked."""
+    """ScenarioError for a slot of `bundles`, which are run or compared on `cluster`, that is never called."""
     for slot, why in idle(bundles, cluster):
         raise ScenarioError(f"policies.{slot}: {why}")
 
 
 def idle(bundles: Sequence[Policies], cluster: Cluster) -> Iterator[tuple[str, str]]:
-    """The slots that some bundle fills and none asks, each with the reason and the cure.
+    """The slots that some bundle fills and none calls, each with the reason and the cure.
 
-    One bundle that asks is enough: in a comparison the others are what it is compared with.
+    One bundle that calls it is enough: in a comparison the others are compared with it.
     """
 
     def filled(slot: str) -> bool:
@@ -77,7 +77,7 @@ def idle(bundles: Sequence[Policies], cluster: Cluster) -> Iterator[tuple[str, s
 
 
 def check_predictor(policies: Iterable[Any], places: Places) -> None:
-    """ScenarioError if none of the policies beside a predictor reads what it foretells."""
+    """ScenarioError if none of the policies reads the predictor's answers."""
     if not any(_reads(policy) for policy in policies):
         raise places.error(("policies", "predictor"), _UNREAD)
 
@@ -97,14 +97,14 @@ def _reads(policy: Any) -> bool:
 
 
 def _holds(bundle: Policies) -> bool:
-    """Whether requests may wait at the gateway though replicas could serve them."""
+    """Whether requests may wait at the gateway although replicas could serve them."""
     if not _ours(bundle.router) or type(bundle.router).__module__ in _HOLD:
         return True
     return any(type(each).__module__ not in _REJECT for each in bundle.admission)
 
 
 def _swaps(preempt: Any) -> bool:
-    """Whether a preemption policy, or one that is not known, may move KV to host memory."""
+    """Whether a preemption policy, or an unknown one, may move KV to host memory."""
     if preempt is None:
         return False
     return not _ours(preempt) or hasattr(preempt, "swapping") or bool(getattr(preempt, "swap", False))

@@ -1,4 +1,4 @@
-"""What Poise knows by name: models, devices and policies, as rows for people and as data for programs."""
+"""Lists models, devices and policies: as rows for people and as data for programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIDTH = 110
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What is known as plain data, and how to print it for people."""
+    """A catalogue as plain data, and a function that prints it."""
 
     data: list[dict[str, Any]]
     show: Callable[[], None]

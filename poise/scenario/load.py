@@ -1,4 +1,4 @@
-"""A scenario file with overrides, read and checked."""
+"""Reads and checks a scenario file with overrides."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from poise.scenario.schema import Scenario
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A checked scenario. places: where its values stand.  folder: that of the file."""
+    """A checked scenario. places: the lines of its values.  folder: that of the file."""
 
     scenario: Scenario
     places: Places
     folder: Path
 
     def file(self, text: str, path: DataPath) -> Path:
-        """The file that `text`, the value at `path`, means.
+        """The file that `text`, the value at `path`, names.
 
-        A relative one stands beside the scenario, or in the working folder where the command line gave it.
+        A relative path starts at the scenario's folder, or at the working folder where the command line gave it.
         """
         return self.places.file(text, path, self.folder)
 

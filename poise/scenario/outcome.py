@@ -1,4 +1,4 @@
-"""What a scenario came to under one bundle of policies: its figures over seeds, as the result JSON and for reports."""
+"""The results of a scenario under one bundle of policies: its figures over seeds, as JSON and for reports."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def _summed(refusals: Sequence[Mapping[str, int]]) -> dict[str, int]:
 
 @dataclass(slots=True)
 class Outcome:
-    """The figures of each seed that is done, the run of the first one, and what they rest on.
+    """The figures of each seed that is done, the run of the first one, and their basis.
 
-    policies: the label of what decided.  planned: how many seeds there were to be.  workload: that of the first seed.
-    blamed: whether the figures say where the time of requests went.  stories: of the slowest requests, by number.
+    policies: the label of the policies.  planned: how many seeds there were to be.  workload: that of the first seed.
+    blamed: whether the figures include latency attribution.  stories: of the slowest requests, by number.
     pools: the names of the cluster's pools.  independent: how many independent requests each seed is worth.
     """
 
@@ -65,7 +65,7 @@ class Outcome:
     pools: list[str] = field(default_factory=list)
 
     def add(self, seed: int, run: Run, metrics: Metrics, warmup_s: float = 0.0) -> None:
-        """Count the run of one seed; the first is kept for files."""
+        """Add the run of one seed; the first is kept for files."""
         self.seeds.append(seed)
         self.figures.append(metrics.as_dict())
         self.times.append((run.wall_s, run.cpu_s))
@@ -93,7 +93,7 @@ class Outcome:
         return {**result, "interrupted": self.interrupted}
 
     def _bound_shares(self, halves: dict[str, Any] | None) -> None:
-        """Give shares intervals that hold near 0 and 1 too, as in a comparison: 100 % in all seeds is not ± 0."""
+        """Give shares intervals that are valid near 0 and 1 too, as in a comparison: 100 % in all seeds is not ± 0."""
         from poise.scenario.compare.cell import Cell
         from poise.scenario.compare.study import Place
         from poise.scenario.compare.uncertainty import shares_over_seeds

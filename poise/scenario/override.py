@@ -44,7 +44,7 @@ def apply_override(data: dict[str, Any], places: Places, path: Path, value: Any,
 
 
 def _step(here: Any, path: Path, depth: int, key: str | int, option: str) -> Any:
-    """What `key` leads to; a mapping is made where there is nothing yet."""
+    """The value at `key`; a mapping is made where there is none yet."""
     if isinstance(here, list):
         return here[_index(here, path, depth, option)]
     if not isinstance(here, dict):

@@ -1,4 +1,4 @@
-"""Where each value of a scenario stands, so that an error can point at it."""
+"""The line of each value of a scenario, for errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Places:
     overrides: dict[Path, str] = field(default_factory=dict)
 
     def of(self, path: Sequence[str | int]) -> str:
-        """`FILE:LINE` or the override that set the value at `path`, or what is nearest above it."""
+        """`FILE:LINE` or the override that set the value at `path`, or of the nearest value above it."""
         wanted = tuple(path)
         for length in range(len(wanted), -1, -1):
             above = wanted[:length]
@@ -50,7 +50,7 @@ class Places:
         return ScenarioError(f"{self.of(path)}: {where}: {message}" if where else f"{self.of(path)}: {message}")
 
     def file(self, text: str, path: Path, folder: FilePath) -> FilePath:
-        """The file that the value at `path` means: in `folder`, or in the working folder where an option gave it.
+        """The file named by the value at `path`: in `folder`, or in the working folder where an option gave it.
 
         It may begin with a variable of the environment, as in $POISE_DATA/trace.csv; ScenarioError where that is unset.
         """
@@ -63,7 +63,7 @@ class Places:
         return given if any(path[: len(each)] == each for each in self.overrides) else folder / given
 
     def line(self, path: Sequence[str | int]) -> int:
-        """The line of `path` or of what is nearest above it; 0 where an override made it or there is none."""
+        """The line of `path` or of the nearest value above it; 0 where an override made it or there is none."""
         wanted = tuple(path)
         for length in range(len(wanted), 0, -1):
             if wanted[:length] in self.overrides:

@@ -21,7 +21,7 @@ from poise.scenario.schema import PoliciesSection
 
 
 class PolicyPage(NamedTuple):
-    """What a file says of policies. places: where its values stand.  folder: that of the file."""
+    """The policies section of a file. places: the lines of its values.  folder: that of the file."""
 
     policies: PoliciesSection
     places: Places
@@ -44,7 +44,7 @@ def build_policies(loaded: Loaded) -> list[tuple[str, Policies]]:
             filled["preempt"] = LastAdmitted(swap=True)
         try:
             bundles.append((label, Policies(**filled)))
-        except PolicyError as error:  # each is right by itself, but not beside the others
+        except PolicyError as error:  # each is valid by itself, but not with the others
             raise sheet.places.error(("policies",), str(error)) from None
     return bundles
 
@@ -81,13 +81,13 @@ def _built(sheet: PolicyPage, slot: str, chosen: Choice, path: DataPath) -> Any:
     except Exception as error:  # whatever a user's own module or class raises
         if ":" not in name:
             raise
-        said = f"{name} cannot be built ({type(error).__name__}: {error}); correct it"
-        raise sheet.places.error(path, " ".join(said.split())) from None
+        text = f"{name} cannot be built ({type(error).__name__}: {error}); correct it"
+        raise sheet.places.error(path, " ".join(text.split())) from None
 
 
-def _located(sheet: PolicyPage, slot: str, name: str, path: DataPath, said: str) -> UserError:
+def _located(sheet: PolicyPage, slot: str, name: str, path: DataPath, text: str) -> UserError:
     """An error that begins with `policies.SLOT[.NAME[.PARAMETER]]`, with its place in the file."""
-    rest = said.removeprefix(f"policies.{slot}")
+    rest = text.removeprefix(f"policies.{slot}")
     if rest.startswith(f".{name}"):
         path, rest = (*path, name), rest.removeprefix(f".{name}")
     parameter, _, message = rest.partition(": ")
@@ -102,9 +102,9 @@ def resolved_choice(slot: str, chosen: Choice) -> str | dict[str, Any]:
     if slot == "admission" and name == ALL:
         return {ALL: [resolved_choice(slot, each) for each in members(chosen)]}
     signature = inspect.signature(find(slot, name))
-    told = {
+    fields = {
         key: given.get(key, parameter.default)
         for key, parameter in signature.parameters.items()
         if key in given or isinstance(parameter.default, bool | int | float | str)
     }
-    return {name: told} if told else name
+    return {name: fields} if fields else name

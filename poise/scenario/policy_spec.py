@@ -31,7 +31,7 @@ def admissions(value: Any) -> Choice:
         return choice(value)
     if not isinstance(value[ALL], list) or not value[ALL]:
         raise ValueError(
-            f"all: {value[ALL]!r} is no list of admissions; give one, as in {{all: [ceiling, saturation]}}"
+            f"all: {value[ALL]!r} is not a list of admissions; give one, as in {{all: [ceiling, saturation]}}"
         )
     if any(isinstance(each, dict) and ALL in each for each in value[ALL]):
         raise ValueError("all stands within all; name every admission in one list")
@@ -70,8 +70,8 @@ def check_choices(value: Any, read: Callable[[Any], Choice] = choice) -> Any:
     chosen = choices(value, read)
     for each in chosen:
         if chosen.count(each) > 1:
-            said = "null" if each is None else _name(each, parameters=True)
-            raise ValueError(f"{said} stands twice in the list; keep it once, or give it other parameters")
+            text = "null" if each is None else _name(each, parameters=True)
+            raise ValueError(f"{text} stands twice in the list; keep it once, or give it other parameters")
     return value
 
 
@@ -97,16 +97,16 @@ def check_terms(value: Any) -> Any:
 def labels(chosen: list[Choice | None]) -> list[str]:
     """A distinct short name for each: the policy's own, with its parameters where a name comes twice."""
     names = [_name(each) for each in chosen]
-    told = [_name(each, names.count(name) > 1) for name, each in zip(names, chosen, strict=True)]
-    return [name if told.count(name) == 1 else f"{name} #{at + 1}" for at, name in enumerate(told)]
+    short = [_name(each, names.count(name) > 1) for name, each in zip(names, chosen, strict=True)]
+    return [name if short.count(name) == 1 else f"{name} #{at + 1}" for at, name in enumerate(short)]
 
 
 def _name(chosen: Choice | None, parameters: bool = False) -> str:
-    """What to call a choice, if asked with its parameters."""
+    """The label of a choice, on request with its parameters."""
     if chosen is None:
         return "default"
     if chosen[0] == ALL:
         return " & ".join(_name(each, parameters) for each in members(chosen))
     name = chosen[0].rpartition(":")[2]
-    said = ", ".join(f"{key}={value}" for key, value in chosen[1].items())
-    return f"{name}({said})" if said and parameters else name
+    text = ", ".join(f"{key}={value}" for key, value in chosen[1].items())
+    return f"{name}({text})" if text and parameters else name

@@ -1,4 +1,4 @@
-"""The face for Python: clusters and models by name, `simulate`, and a result that answers questions."""
+"""The Python interface: clusters and models by name, `simulate`, and a result with figures on demand."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ devices: Named[Device] = Named("device")
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """So many devices of one kind, to be cut into replicas."""
+    """A number of devices of one kind, to be cut into replicas."""
 
     device: Device
     count: int
@@ -181,8 +181,8 @@ class Result:
         timeline(self.run, path, cluster=self.cluster)
 
     def __repr__(self) -> str:
-        told = self._whole
-        return f"<Result: {told.finished} of {told.requests} requests finished in {told.duration_s:.6g} s>"
+        metrics = self._whole
+        return f"<Result: {metrics.finished} of {metrics.requests} requests finished in {metrics.duration_s:.6g} s>"
 
 
 def simulate(
@@ -201,11 +201,11 @@ def simulate(
     blame: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Result:
-    """Simulate one run; what is not named takes the recommended default (see `scenario.simulate.simulate`).
+    """Simulate one run; an argument that is not given has the recommended default (see `scenario.simulate.simulate`).
 
     trace: True records events and actions for `Result.trace`; a `Trace` of your own may stream them to a file.
     blame: charge the time of every request to its parts, for `Result.metrics` and `Result.save_requests`.
-    Raises ScenarioError for a policy that nothing would ask on this cluster, besides what cannot be.
+    Raises ScenarioError for a policy that would never be called on this cluster, besides invalid input.
     """
     from poise.scenario import simulate as room
     from poise.scenario.idle import check_asked

@@ -1,4 +1,4 @@
-"""YAML as plain data with the line of every value; broken files are one clear line."""
+"""YAML as plain data with the line of every value; broken files give a one-line error."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from poise.scenario.place import Path as DataPath
 from poise.scenario.place import Places
 
 STUMBLES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What ruamel raises besides its own errors where a file is wrong: a date in month 13, a number of 5,000 digits, a
-mapping as a key, a boolean that is none."""
+"""Exceptions of ruamel besides its own errors where a file is wrong: a date in month 13, a number of 5,000 digits, a
+mapping as a key, an invalid boolean."""
 
 
 class Kind(NamedTuple):
@@ -30,7 +30,7 @@ SCENARIO = Kind()
 
 
 def read_yaml(file: Path, name: str, kind: Kind = SCENARIO) -> tuple[dict[str, Any], Places]:
-    """The mapping in `file` (called `name` in errors) as plain data, and where its values stand."""
+    """The mapping in `file` (called `name` in errors) as plain data, and the lines of its values."""
     text = read_text(file, name, kind)
     tree = _load(text, name)
     places = Places(name)
@@ -42,19 +42,19 @@ def read_yaml(file: Path, name: str, kind: Kind = SCENARIO) -> tuple[dict[str, A
 
 
 def parse_value(text: str, option: str) -> Any:
-    """The YAML value that an override gives; ScenarioError, naming `option`, when it is none."""
+    """The YAML value that an override gives; ScenarioError, naming `option`, when it is not valid."""
     from ruamel.yaml.error import YAMLError
 
     try:
         tree = _parser().load(text)
     except (YAMLError, *STUMBLES) as error:
-        raise ScenarioError(f"{option}: {text!r} is no YAML value ({_one_line(error)}); quote or close it") from None
+        raise ScenarioError(f"{option}: {text!r} is not a YAML value ({_one_line(error)}); quote or close it") from None
     refuse_explosion(tree, text, option)
     return _plain(tree, (), Places(option))
 
 
 def _load(text: str, name: str) -> Any:
-    """What ruamel makes of `text`; ScenarioError, naming `name`, where it cannot be read."""
+    """ruamel's value of `text`; ScenarioError, naming `name`, where it cannot be read."""
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     try:
@@ -64,7 +64,9 @@ def _load(text: str, name: str) -> Any:
     except RecursionError:
         raise ScenarioError(f"{name}: lists and mappings are nested too deeply to read; write them flatter") from None
     except (YAMLError, *STUMBLES) as error:
-        raise ScenarioError(f"{name}: is no YAML ({_one_line(error)}); remove what YAML does not allow") from None
+        raise ScenarioError(
+            f"{name}: is not valid YAML ({_one_line(error)}); remove what YAML does not allow"
+        ) from None
     refuse_explosion(tree, text, name)
     return tree
 
@@ -76,7 +78,7 @@ def _parser() -> Any:
 
 
 def read_text(file: Path, name: str, kind: Kind = SCENARIO) -> str:
-    """What is in `file`; ScenarioError, naming `name`, where it cannot be read."""
+    """The text of `file`; ScenarioError, naming `name`, where it cannot be read."""
     try:
         return file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -93,22 +95,24 @@ def _broken(error: Any, name: str, text: str) -> str:
     """One line about YAML that cannot be parsed."""
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else 1
-    said = str(error.problem or error.context or "cannot be parsed")
+    message = str(error.problem or error.context or "cannot be parsed")
     row = (text.splitlines() or [""])[min(line, len(text.splitlines())) - 1]
-    if "\t" in row[: len(row) - len(row.lstrip())] or "'\\t'" in said:
+    if "\t" in row[: len(row) - len(row.lstrip())] or "'\\t'" in message:
         return f"{name}:{line}: a tab indents the line; YAML needs spaces, so write two for each level"
-    if said.startswith("found duplicate key"):
-        key = said.split('"')[1] if '"' in said else "?"
+    if message.startswith("found duplicate key"):
+        key = message.split('"')[1] if '"' in message else "?"
         return f"{name}:{line}: {key}: stands twice in the same mapping; keep one of them"
-    if "another document" in said:
+    if "another document" in message:
         return f"{name}:{line}: a second document begins; a file has one, so remove the `---`"
-    return f"{name}:{line}: is no YAML ({_one_line(said)}); check quotes, brackets, colons and indentation there"
+    return (
+        f"{name}:{line}: is not valid YAML ({_one_line(message)}); check quotes, brackets, colons and indentation there"
+    )
 
 
 def _tag(value: Any) -> str | None:
     """The tag that a value of ruamel's has beyond those of plain lists, mappings and scalars, as `!!pairs [a: 1]`."""
     if type(value) is list:
-        return "!!pairs"  # the only one that is no list of ruamel's own
+        return "!!pairs"  # the only one that is not a list of ruamel's own
     tag: str | None = getattr(getattr(value, "tag", None), "value", None)
     return tag
 
@@ -147,7 +151,7 @@ def _mapping(value: Any, path: DataPath, places: Places) -> dict[str, Any]:
         if at is not None:
             places.lines[(*path, str(key))] = at[0] + 1
         if not isinstance(key, str) and type(key) is not int:
-            raise places.error((*path, str(key)), f"the key {key!r} is no text; write the name of a field")
+            raise places.error((*path, str(key)), f"the key {key!r} is not a text; write the name of a field")
         plain[str(key)] = _plain(each, (*path, str(key)), places)
     return plain
 

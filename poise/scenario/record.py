@@ -1,4 +1,4 @@
-"""What a recorded simulation says before its first event."""
+"""The header of a recorded simulation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The resolved scenario: every default written out, so that it can be run again, and where its figures come from."""
+"""The resolved scenario: every default written out, so that it can be run again, and its provenance."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from poise.workload.generate import OUTPUT_TOKENS, PROMPT_TOKENS
 def resolved(problem: Problem) -> dict[str, Any]:
     """The scenario as plain data that `load` reads back to the same problem; paths are absolute."""
     scenario = problem.loaded.scenario
-    told: dict[str, Any] = {
+    data: dict[str, Any] = {
         "model": scenario.model,
         "cluster": scenario.cluster.model_dump(),
         "workload": resolved_workload(problem.loaded),
@@ -39,10 +39,10 @@ def resolved(problem: Problem) -> dict[str, Any]:
         "compare": {**scenario.compare.model_dump(), "by": decides_by(scenario).name},
         "cost": _cost(problem),
     }
-    told["cluster"]["pools"] = [_pool(problem, at, pool) for at, pool in enumerate(scenario.cluster.pools)]
+    data["cluster"]["pools"] = [_pool(problem, at, pool) for at, pool in enumerate(scenario.cluster.pools)]
     if scenario.model is not None:
-        told["model"] = _model(problem, scenario.model, ("model",))
-    return told
+        data["model"] = _model(problem, scenario.model, ("model",))
+    return data
 
 
 def _cost(problem: Problem) -> dict[str, Any]:
@@ -98,29 +98,29 @@ def resolved_workload(loaded: Loaded) -> dict[str, Any]:
     """The section without the sources and options that are not used; paths are absolute."""
     section = loaded.scenario.workload
     source = source_of(section)
-    told = {name: value for name, value in section.model_dump().items() if value is not None}
-    _absolute(loaded, told, "recorded_sessions", "trace")
+    data = {name: value for name, value in section.model_dump().items() if value is not None}
+    _absolute(loaded, data, "recorded_sessions", "trace")
     if source == "trace":
-        _absolute(loaded, told, "trace")
-        return told
+        _absolute(loaded, data, "trace")
+        return data
     for name in ("lengths", "counts", "arrivals"):
-        _absolute(loaded, told, source, name)
-    inner = {name: value for name, value in told[source].items() if value is not None}
-    if isinstance(getattr(section, source), Generated) and "lengths" not in inner and not _OWN & told.keys():
+        _absolute(loaded, data, source, name)
+    inner = {name: value for name, value in data[source].items() if value is not None}
+    if isinstance(getattr(section, source), Generated) and "lengths" not in inner and not _OWN & data.keys():
         inner = {"prompt_tokens": PROMPT_TOKENS, "output_tokens": OUTPUT_TOKENS} | inner
     if "points" in inner:
         inner.pop("begin_s")  # belongs to counts
-    unused = {name for name in (*SOURCES, *TRACE_ONLY) if told.get(name) is not True}
-    return {name: value for name, value in told.items() if name not in unused} | {source: inner}
+    unused = {name for name in (*SOURCES, *TRACE_ONLY) if data.get(name) is not True}
+    return {name: value for name, value in data.items() if name not in unused} | {source: inner}
 
 
 _OWN = {"recorded_sessions", "workflows"}
-"""What has lengths of its own."""
+"""The part with lengths of its own."""
 
 
-def _absolute(loaded: Loaded, told: dict[str, Any], *path: str) -> None:
+def _absolute(loaded: Loaded, data: dict[str, Any], *path: str) -> None:
     """Make the file named at `path` of the section `told` absolute, where there is one."""
-    inside: Any = told
+    inside: Any = data
     for name in path[:-1]:
         inside = inside.get(name) or {}
     if inside.get(path[-1]) is not None:
@@ -130,22 +130,22 @@ def _absolute(loaded: Loaded, told: dict[str, Any], *path: str) -> None:
 def _policies(problem: Problem) -> dict[str, Any]:
     """Every slot with the parameters of its policy, or of all of its list."""
     section = problem.loaded.scenario.policies
-    told: dict[str, Any] = {}
+    data: dict[str, Any] = {}
     for slot in SCENARIO:
         value = getattr(section, slot)
         if value is None and slot in _DEFAULTS and problem.loaded.scenario.engine.preemption != "swap":
             value = _DEFAULTS[slot]
         chosen = [None if each is None else resolved_choice(slot, each) for each in chosen_in(slot, value)]
-        told[slot] = chosen if isinstance(value, list) else chosen[0]
-    return told
+        data[slot] = chosen if isinstance(value, list) else chosen[0]
+    return data
 
 
 _DEFAULTS = {"preempt": "last_admitted"}
-"""Policies that stand where a slot is null."""
+"""The default policies of slots that are null."""
 
 
 def provenance(problem: Problem, workload: Workload) -> dict[str, Any]:
-    """What the figures rest on: versions, the resolved scenario, engine, cost data, workload, belief and seeds."""
+    """The provenance of the figures: versions, the resolved scenario, engine, cost data, workload, belief and seeds."""
 
     engine = problem.cluster.pools[0].engine
     return {
@@ -182,7 +182,7 @@ def _about(model: Model) -> dict[str, Any]:
 
 
 def write_yaml(told: dict[str, Any], path: Path) -> None:
-    """Write plain data as YAML that reads well, in its own order."""
+    """Write plain data as readable YAML, in its own order."""
     import io
 
     from ruamel.yaml import YAML

@@ -1,4 +1,4 @@
-"""Run a scenario: each of its seeds."""
+"""Runs each seed of a scenario."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SLICED = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What to keep of the first seed: what reports draw, and its events; of every seed: blame."""
+    """What to keep of the first seed: the charts' data, and its events; of every seed: blame."""
 
     timeline: bool = False
     trace: Trace | None = None
@@ -66,7 +66,7 @@ def run(problem: Problem, *, keep: Keep | None = None, progress: Meter | None = 
                 outcome.interrupted = True
                 break
         if keep.timeline and outcome.first is not None and not outcome.interrupted:
-            from poise.scenario.stories import stories
+            from poise.scenario.story import stories
 
             outcome.stories = stories(problem, policies, first, outcome.first, _metered(progress, stop, "stories"))
     return outcome
@@ -78,8 +78,8 @@ def only_bundle(problem: Problem) -> tuple[str, Policies]:
         return problem.bundles[0]
     section, places = problem.loaded.scenario.policies, problem.loaded.places
     slot = next(slot for slot in SCENARIO if isinstance(value := getattr(section, slot), list) and len(value) > 1)
-    said = f"lists {len(getattr(section, slot))} policies, and a run has one"
-    raise places.error(("policies", slot), f"{said}; compare them with `poise compare`, or name one")
+    text = f"lists {len(getattr(section, slot))} policies, and a run has one"
+    raise places.error(("policies", slot), f"{text}; compare them with `poise compare`, or name one")
 
 
 def first_seed(
@@ -91,7 +91,7 @@ def first_seed(
     diary: RequestLog | RequestLogs | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Run:
-    """The run of a problem's first seed, to look at closely."""
+    """The run of a problem's first seed, for inspection."""
     return simulate(
         problem.cluster,
         workload,
@@ -145,13 +145,13 @@ def period(workload: Workload) -> float:
 
 
 def _notes(problem: Problem, label: str, policies: Policies, offered: Mapping[str, Any]) -> dict[str, str]:
-    """What several seeds on a recorded load are worth, and whether a router that was asked for can do its work."""
+    """Notes on several seeds of a recorded load, and on whether a router has what it needs."""
     notes = {}
     if len(problem.seeds) > 1 and problem.traffic.recorded:
-        said = "a recorded load is the same under every seed; seeds only break ties"
-        notes["seeds"] = f"{said}, so they say nothing of other traffic"
-    asked = problem.loaded.scenario.policies.model_fields_set & {"router", "order"}
-    if asked and (found := blind({label: policies}, offered)):
+        text = "a recorded load is the same under every seed; seeds only break ties"
+        notes["seeds"] = f"{text}, so they say nothing of other traffic"
+    given = problem.loaded.scenario.policies.model_fields_set & {"router", "order"}
+    if given and (found := blind({label: policies}, offered)):
         notes["prefix_hit_rate"] = note(found[label])
     return notes
 

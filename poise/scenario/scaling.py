@@ -1,4 +1,4 @@
-"""What a scaler must be told of a cluster's pools, and what cannot be where one decides."""
+"""The pools' properties that a scaler needs, and checks of clusters with a scaler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_scaling(cluster: Cluster, policies: Policies, belief: Belief) -> None:
-    """ScenarioError for what cannot be where a scaler decides, and for bounds that hold nothing."""
+    """ScenarioError for what cannot be combined with a scaler, and for bounds that hold nothing."""
     for at, pool in enumerate(cluster.pools):
         least, most = pool.bounds
         if not 0 <= least <= pool.replicas <= most:
@@ -36,7 +36,7 @@ def check_scaling(cluster: Cluster, policies: Policies, belief: Belief) -> None:
 
 
 def _check_roles(cluster: Cluster, scaler: Any) -> None:
-    """ScenarioError where nobody can take another role, or where a scaler would misread first tokens."""
+    """ScenarioError where no replica can take another role, or where a scaler would misread first tokens."""
     who, own = type(scaler).__name__, [pool for pool in cluster.pools if pool.role in scaler.converts]
     sizes = Counter((pool.model.name, pool.tenants) for pool in own for _ in range(pool.slots))
     if max(sizes.values(), default=0) <= len(scaler.converts):
@@ -54,7 +54,7 @@ def _check_roles(cluster: Cluster, scaler: Any) -> None:
 
 
 def arrivals_of(workload: Workload) -> Callable[[int, int], int]:
-    """How many requests arrive from one instant until before another; only open arrivals are known beforehand."""
+    """The number of requests that arrive between two instants; only open arrivals are known beforehand."""
     if workload.concurrency or workload.after_offsets is not None:
         raise ScenarioError(
             "policies.forecast: the arrivals of this workload follow its answers, so that no truth is known before; "
@@ -71,7 +71,7 @@ def arrivals_of(workload: Workload) -> Callable[[int, int], int]:
 
 
 def pool_specs(cluster: Cluster) -> list[PoolSpec]:
-    """What the control side is told of each pool beforehand."""
+    """What the control side knows of each pool beforehand."""
     return [
         PoolSpec(
             pool.name or str(at), pool.replicas, *pool.bounds, pool.prewarmed,

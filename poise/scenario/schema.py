@@ -15,6 +15,7 @@ from poise.core.slot import SCENARIO, SLOTS, Slot
 from poise.core.spec import Belief as CoreBelief
 from poise.core.spec import Cluster as CoreCluster
 from poise.core.spec import Engine as CoreEngine
+from poise.core.spec import FaultKind, Format, Role
 from poise.core.spec import Lane as CoreLane
 from poise.cost.drafted import ACCEPTANCE
 from poise.scenario.policy_spec import check_admissions, check_choices, check_routers, check_terms
@@ -22,9 +23,6 @@ from poise.scenario.schema_workload import WorkloadSection
 from poise.scenario.section import Section, Whole, whole
 
 _ENGINE, _LANE, _BELIEF = CoreEngine(), CoreLane(), CoreBelief()
-
-
-Format = Literal["bf16", "fp8", "int8", "int4", "fp4"]
 
 
 class LaneSection(Section):
@@ -39,7 +37,7 @@ class LaneSection(Section):
 def check_engine(name: str) -> str:
     """An engine whose kernels may have been measured."""
     if not engine_defaults(name).known:
-        raise ValueError(f"{name!r} is no engine that is known; give vllm, sglang or tensorrt-llm")
+        raise ValueError(f"{name!r} is not a known engine; give vllm, sglang or tensorrt-llm")
     return name
 
 
@@ -91,7 +89,7 @@ class EngineSection(Section):
 
 
 class DeviceSection(Section):
-    """A device that the catalogue lacks, or a built-in one with other figures: `like` names where the rest is from."""
+    """A device that the catalogue lacks, or a built-in one with other figures: `like` names the base."""
 
     name: str = Field(description="a name for the device")
     like: str | None = Field(default=None, description="the built-in device that the other figures are taken from")
@@ -119,7 +117,7 @@ NamedDevice = Annotated[
 
 
 class StartupSection(Section):
-    """How a new instance comes to serve, stage by stage; medians in seconds."""
+    """The start-up of a new instance, stage by stage; medians in seconds."""
 
     provision_s: float = Field(default=0.0, ge=0, description="the seconds until host and devices are there")
     image_s: float = Field(default=0.0, ge=0, description="the seconds until the image is there")
@@ -152,7 +150,7 @@ class PoolSection(Section):
     pipeline: Whole = Field(default=1, ge=1, description="the pipeline-parallel degree in devices")
     expert: Whole = Field(default=1, ge=1, description="the expert-parallel degree in devices")
     data: Whole = Field(default=1, ge=1, description="the data-parallel degree within one instance")
-    role: Literal["mixed", "prefill", "decode"] = Field(default="mixed", description="what the instances compute")
+    role: Role = Field(default="mixed", description="what the instances compute")
     weights: Format = Field(default="bf16", description="the format of the weights")
     kv: Format = Field(default="bf16", description="the format of the KV cache")
     price: float | None = Field(default=None, ge=0, description="dollars per device-hour")
@@ -188,12 +186,10 @@ class PoolSection(Section):
 
 
 class FaultSection(Section):
-    """Something that happens to a replica."""
+    """A fault or another event of a replica."""
 
     at_s: float = Field(ge=0, description="the second at which it happens")
-    kind: Literal["lost", "reclaimed", "drain", "join", "slow", "device_lost", "link_slow", "link_lost"] = Field(
-        description="what happens to the replica"
-    )
+    kind: FaultKind = Field(description="what happens to the replica")
     replica: Whole = Field(ge=0, description="the replica's number, counted over all pools from 0")
     notice_s: float = Field(default=0.0, ge=0, description="the seconds of notice before a reclaimed replica is gone")
     for_s: float = Field(
@@ -227,7 +223,7 @@ class FaultRateSection(Section):
 
 
 class ClusterSection(Section):
-    """Pools of replicas and what joins them."""
+    """Pools of replicas and the network between them."""
 
     pools: list[PoolSection] = Field(min_length=1, description="a list of pools, as in [{device: H100, replicas: 8}]")
     link_gb_s: float | None = Field(
@@ -245,12 +241,12 @@ class ClusterSection(Section):
 
 
 def _given(slot: Slot) -> str:
-    """What to give for a slot."""
-    said = f"{slot.purpose}, as in {slot.example}"
+    """The cure for a slot."""
+    text = f"{slot.purpose}, as in {slot.example}"
     if slot.needed:
-        return f"{said}; this and all below may be a list to compare"
+        return f"{text}; this and all below may be a list to compare"
     many = "; several at once: {all: [ceiling, early_reject]}" if slot.several else ""
-    return f"{said}{many}; null: {slot.without}"
+    return f"{text}{many}; null: {slot.without}"
 
 
 def _policies_fields() -> dict[str, Any]:
@@ -268,7 +264,7 @@ _SAID_ELSEWHERE = {"preempt"}
 
 
 class _Deciding(Section):
-    """What decides. Each is NAME, {NAME: {parameter: value}} or package.module:Class, or a list of such to compare.
+    """The policies. Each is NAME, {NAME: {parameter: value}} or package.module:Class, or a list of such to compare.
 
     Null takes the default. Lists in several slots are compared in all combinations. Admissions that hold at once are
     {all: [A, B]}, for a list of them would be compared.
@@ -290,7 +286,7 @@ else:
 
 
 class SloSection(Section):
-    """The service asked for; a request meets it when it meets every part given."""
+    """The SLO; a request meets it when it meets every part given."""
 
     ttft_s: float | None = Field(
         default=None, gt=0, description="the longest time to first token in seconds, as in 0.5"
@@ -339,7 +335,9 @@ def check_seeds(value: Any) -> list[int]:
         return list(range(value))
     seeds = [whole(each) for each in value] if isinstance(value, list) else None
     if not seeds or not all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in seeds):
-        raise ValueError(f"{value!r} is no choice of seeds; give how many there are, as in 5, or a list, as in [3, 7]")
+        raise ValueError(
+            f"{value!r} is not a valid choice of seeds; give their number, as in 5, or a list, as in [3, 7]"
+        )
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"{value!r} names a seed twice; give each seed once")
     return seeds
@@ -359,7 +357,7 @@ class RunSection(Section):
 
 
 class CompareSection(Section):
-    """What `poise compare` asks beside the policies; other commands pass over it."""
+    """The settings of `poise compare` besides the policies; other commands ignore them."""
 
     loads: list[Annotated[float, Field(gt=0)]] = Field(
         default=[1.0], min_length=1, description="factors on the workload's rate, as in [0.5, 1, 2]"
@@ -403,7 +401,7 @@ class EngineCostSection(Section):
 
 
 def _named(value: Any) -> Any:
-    """A cost that is only named, with all its defaults."""
+    """A cost by its name alone, with all its defaults."""
     return {"measured": {"measured": {}}, "roofline": {}}.get(value, value) if isinstance(value, str) else value
 
 

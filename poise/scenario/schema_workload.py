@@ -1,4 +1,4 @@
-"""The section `workload`: one source of requests, and what is put around it."""
+"""The section `workload`: one source of requests, and its modifications."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TRACE_ONLY = ("format", "columns", "limit", "skip_bad", "block_tokens", "scale",
 
 
 def check_spec(value: Any) -> Any:
-    """`value` itself when it is a number or a distribution; ValueError says what is wrong with it."""
+    """`value` itself when it is a number or a distribution; ValueError with what is wrong with it."""
     try:
         length(value, "it")
     except ScenarioError as error:
@@ -50,7 +50,7 @@ def check_scale(value: Any) -> Any:
     """A factor as a float, or a mapping with a rate as it is."""
     rate = value["rate"] if isinstance(value, dict) and list(value) == ["rate"] else value
     if isinstance(rate, bool) or not isinstance(rate, int | float):
-        raise ValueError(f"{value!r} is no scale; give a factor, as in 1.5, or {{rate: 12}} for requests per second")
+        raise ValueError(f"{value!r} is not a scale; give a factor, as in 1.5, or {{rate: 12}} for requests per second")
     if rate <= 0:
         raise ValueError(f"{rate!r} must be above 0; give a factor, as in 1.5, or {{rate: 12}} for requests per second")
     return value if isinstance(value, dict) else float(value)
@@ -232,7 +232,7 @@ def check_names(value: Any) -> Any:
 
 
 class TextSection(Section):
-    """What prompts of a workflow may begin with."""
+    """The possible beginnings of a workflow's prompts."""
 
     tokens: Tokens = Field(description="its tokens, a number or a distribution, as in 1500")
     own: bool = Field(default=False, description="whether each program has its own, instead of one for all")
@@ -267,7 +267,7 @@ class WorkflowSection(Section):
 
 
 class WorkloadSection(Section):
-    """One of the sources in `SOURCES`, with options beside it."""
+    """One of the sources in `SOURCES`, with its options."""
 
     trace: str | None = Field(default=None, description="the path of a trace, beside the scenario file or absolute")
     poisson: PoissonSection | None = Field(default=None, description="a mapping, as in {rate: 10, requests: 10000}")

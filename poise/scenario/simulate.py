@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 ALONE = 2000
-"""Tokens of the request by whose decode rate replicas are told apart."""
+"""Tokens of the request whose decode rate distinguishes replicas."""
 
 
 class Cost(Protocol):
@@ -57,10 +57,10 @@ def simulate(
     """Simulate one run.
 
     policies: what decides (default: least requests, vLLM's batches).  cost: default `Roofline()`.
-    stopping: when it ends (default: when all are finished).  saving: what is kept beside the requests' records
-    (nothing).  watching: who looks on (nobody).
+    stopping: when it ends (default: when all are finished).  saving: what is kept besides the requests' records
+    (nothing).  watching: callbacks (none).
     one_step: the slow reference, every held batch cut to one step.
-    told: what the control side is told of each replica beforehand (default: what the cost model says).
+    told: what the control side knows of each replica beforehand (default: what the cost model says).
     Raises CapacityError when a model does not fit, ScenarioError for faults that cannot be.
     """
     if workload.endless is not None:
@@ -93,7 +93,7 @@ def build_world(
     one_step: bool = False,
     told: Sequence[ReplicaSpec] | None = None,
 ) -> World:
-    """The world that `simulate` runs, for whoever wants to look inside."""
+    """The world that `simulate` runs, for callers that inspect it."""
     cluster = drawn(cluster, workload, seed, stopping.until_s)
     cluster = replace(cluster, pools=tuple(held(cost, pool) for pool in cluster.pools))
     for pool in cluster.pools:
@@ -142,7 +142,7 @@ def build_world(
 
 
 def replica_specs(cluster: Cluster, estimators: Sequence[Estimator], models: tuple[str, ...] = ()) -> list[ReplicaSpec]:
-    """What the control side is told of each replica beforehand.
+    """What the control side knows of each replica beforehand.
 
     estimators: one for each pool.  models: those that the workload names.
     """
@@ -184,7 +184,7 @@ def _replica(pool: Pool, estimator: Estimator, blocks: int, policies: Policies, 
 
 
 def _reveal(replica: Replica, away: Callable[[int], int]) -> Replica:
-    """Tell a cache policy that asks for it how long sessions stay away."""
+    """Give a cache policy that needs it the sessions' times away."""
     if replica.cache is not None and hasattr(replica.cache, "reveal"):
         replica.cache.reveal(away)
     return replica

@@ -1,4 +1,4 @@
-"""A policy that is named where its slot does not act is refused, so that it is not taken for one that decides."""
+"""Refuses a policy in a slot that is not used, so that it is not taken for one that decides."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def check_acts(policies: PoliciesSection, world: World, places: Places) -> None:
-    """UserError for the first policy that is named where it does not act; a slot that is left out, or null, is fine."""
+    """UserError for the first policy whose slot is not used; a slot that is left out, or null, is fine."""
     for name in SCENARIO:
         if name in policies.model_fields_set and getattr(policies, name) is not None:
             why = elsewhere(name, world)

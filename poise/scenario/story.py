@@ -1,14 +1,14 @@
-"""`poise story`: a run is simulated again with a diary of one request, which costs nothing until somebody asks."""
+"""`poise story`: simulates a run again with a log of one request, so that the first run costs nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import UserError
-from poise.scenario.diff import REQUESTS, RESOLVED, YAML, read_requests
+from poise.experiment.progress import Bars
+from poise.scenario.diff import REQUESTS, RESOLVED, YAML, named, once, read_requests
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -19,6 +19,23 @@ if TYPE_CHECKING:
     from poise.policies import Policies
     from poise.report.story import Story
     from poise.scenario.build import Problem
+    from poise.workload import Workload
+
+MOST = 50_000
+"""Requests of a run beyond which it is not simulated again for its stories."""
+
+
+def show_story(run: Path, request: int, router: str | None, sets: list[str], json: str | None) -> None:
+    """Tell the life of a request; print it, or write it as JSON."""
+    from poise.report.story import show_lines
+    from poise.scenario.write import check_json, put_json
+
+    check_json(json)
+    with Bars() as bars:
+        story = tell(run, request, router, sets, bars)
+    put_json({"run": named(run, sets), **story.as_dict()}, json)
+    if json != "-":
+        show_lines(story, f"Request {request} of {named(run, sets)}")
 
 
 def tell(
@@ -33,21 +50,17 @@ def tell(
     from poise.report.requests import requests_frame
     from poise.scenario.build import build
     from poise.scenario.load import load
-    from poise.scenario.run import first_seed
 
     file = _scenario(path)
     if sets and path.is_dir():
         raise UserError(f"--set changes a scenario, and {path} is a result; give the scenario, as in {file}")
     problem = build(load(file, sets))
-    label, policies = _bundle(problem, path, router)
+    bundle = _bundle(problem, path, router)
     workload = problem.traffic.make(problem.seeds[0])
     if not 0 <= request < len(workload):
         raise _unknown(path, request, len(workload))
     diary = RequestLog(request)
-    progress = None if progress is None else partial(progress, label)
-    run = first_seed(problem, policies, workload, diary=diary, progress=progress)
-    if run.interrupted:
-        raise KeyboardInterrupt
+    run = once(problem, bundle, workload, progress, diary=diary)
     frame = requests_frame(run, workload)
     row = _row(frame, request)
     if row is None:
@@ -61,7 +74,7 @@ def tell(
 
 
 def story_of(diary: RequestLog, run: Run, row: dict[str, Any], warmup_s: float) -> Story:
-    """The story of a request from its diary and its `row` in the table of requests."""
+    """The story of a request from its log and its `row` in the table of requests."""
     from poise.core.records.blame import PARTS
     from poise.core.units import seconds
     from poise.report.blame import STRETCHES, means
@@ -78,13 +91,40 @@ def story_of(diary: RequestLog, run: Run, row: dict[str, Any], warmup_s: float) 
     )
 
 
+def stories(
+    problem: Problem, policies: Policies, workload: Workload, run: Run, progress: Callable[[int, int], None]
+) -> dict[int, Story]:
+    """The stories of the slowest requests of `run`, that of the first seed, by number.
+
+    None of a run of more than `MOST` requests, nor when the user stops it meanwhile.
+    """
+    from poise.core.records.request_log import RequestLogs
+    from poise.report.requests import requests_frame
+    from poise.report.worst import as_rows, worst
+    from poise.scenario.run import first_seed
+
+    rows = {int(row["request"] or 0) for each in worst(run, problem.warmup_s).values() for row in as_rows(each)}
+    if not rows or len(workload) > MOST:
+        return {}
+    diaries = RequestLogs(sorted(rows))
+    again = first_seed(problem, policies, workload, diary=diaries, progress=progress)
+    if again.interrupted:
+        return {}
+    frame = requests_frame(again, workload)
+    chosen = frame.filter(frame["request"].is_in(list(diaries.logs)))
+    return {
+        row["request"]: story_of(diaries.logs[row["request"]], again, row, problem.warmup_s)
+        for row in chosen.iter_rows(named=True)
+    }
+
+
 def _scenario(path: Path) -> Path:
-    """The scenario that is, or lies in, `path`."""
+    """The scenario file at `path`, or in the folder `path`."""
     if path.suffix.lower() in YAML:
         return path
     cure = "give a folder that `poise simulate --out DIR` wrote, or a scenario"
     if not path.is_dir():
-        raise UserError(f"{path}: {'is no folder' if path.exists() else 'no such folder'}; {cure}")
+        raise UserError(f"{path}: {'is not a folder' if path.exists() else 'no such folder'}; {cure}")
     if not (path / RESOLVED).is_file():
         raise UserError(f"{path}: has no {RESOLVED}, which a story is simulated again from; {cure}")
     return path / RESOLVED
@@ -97,8 +137,8 @@ def _bundle(problem: Problem, path: Path, router: str | None) -> tuple[str, Poli
         return problem.bundles[0]
     if router in labels:
         return problem.bundles[labels.index(router)]
-    said = f"has no router {router}" if router is not None else "lists several policies"
-    raise UserError(f"{path}: {said}; name one with --router: {', '.join(labels)}")
+    text = f"has no router {router}" if router is not None else "lists several policies"
+    raise UserError(f"{path}: {text}; name one with --router: {', '.join(labels)}")
 
 
 def _unknown(path: Path, request: int, rows: int) -> UserError:
@@ -111,7 +151,7 @@ def _row(frame: DataFrame, request: int) -> dict[str, Any] | None:
 
 
 def _compare(row: dict[str, Any], file: Path, request: int) -> None:
-    """The story must be of the run that was saved: what its table says of the request must have come out again."""
+    """Check that the story is of the saved run: the request's row in its table must be reproduced."""
     if not file.is_file():
         return
     saved = _row(read_requests(file), request)

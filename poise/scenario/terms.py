@@ -15,7 +15,7 @@ from poise.scenario.policy_spec import Choice
 
 
 def names() -> list[str]:
-    """The terms there are."""
+    """The known terms."""
     return sorted(module.name for module in pkgutil.iter_modules(terms.__path__))
 
 

@@ -105,12 +105,12 @@ class Traffic:
         return found
 
     def _try(self, path: Path, make: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        """Call `make`; what it finds wrong is said to be at `path` of the section."""
+        """Call `make`; its errors are located at `path` of the section."""
         try:
             return make(*given, **named)
         except UserError as error:
-            said = str(error).replace("or pass skip_bad=True", "or set skip_bad: true (--skip-bad)")
-            raise self.loaded.places.error(("workload", *path), said) from None
+            text = str(error).replace("or pass skip_bad=True", "or set skip_bad: true (--skip-bad)")
+            raise self.loaded.places.error(("workload", *path), text) from None
 
     def _generated(self, source: str, seed: int, load: float) -> Workload:
         if self._given is None:
@@ -120,7 +120,7 @@ class Traffic:
         return made
 
     def _arguments(self, source: str) -> dict[str, Any]:
-        """What the generator of `source` takes: the section's fields, with what files hold in place of their names."""
+        """The arguments of the generator of `source`: the section's fields, with files' contents in place of names."""
         from poise.workload import read_clients, read_lengths, read_profile
 
         section = getattr(self.loaded.scenario.workload, source)
@@ -180,26 +180,26 @@ class Traffic:
         return workload
 
     def _serves(self, workload: Workload, path: Path = ("workload",)) -> None:
-        """Name the workload's models as the catalogue does, and see that each is served."""
+        """Give the workload's models their catalogue names, and check that each is served."""
         served = list(dict.fromkeys(pool.model.name for pool in self.cluster.pools))
         if not workload.models:
             if len(served) > 1:
-                said = (
+                text = (
                     f"the pools serve {' and '.join(served)}, but the workload does not say which model a request wants"
                 )
                 cure = "give a trace with a column `model`, or one model to all pools"
-                raise self.loaded.places.error(("workload",), f"{said}; {cure}")
+                raise self.loaded.places.error(("workload",), f"{text}; {cure}")
             return
         workload.models = tuple(_canonical(name) for name in workload.models)
         lacking = [name for name in workload.models if name not in served]
         if lacking:
-            said = f"the trace asks for {', '.join(map(repr, lacking[:3]))}, which no pool serves"
+            text = f"the trace asks for {', '.join(map(repr, lacking[:3]))}, which no pool serves"
             cure = "add a pool with that model, or set workload.ignore_model: true"
-            raise self.loaded.places.error(path, f"{said} (they serve {', '.join(served)}); {cure}")
+            raise self.loaded.places.error(path, f"{text} (they serve {', '.join(served)}); {cure}")
 
 
 def _given(section: Any) -> dict[str, Any]:
-    """What a section says."""
+    """The values that a section sets."""
     return {name: value for name, value in section.model_dump().items() if value is not None}
 
 
@@ -238,7 +238,7 @@ def _digest(file: Any) -> str:
 def _with_clients(
     workload: Workload, timeout_s: float | None, deadline_s: float | None, retry: int | None, priority: int | None
 ) -> Workload:
-    """The same requests with what the scenario says of clients, for those that say nothing of their own."""
+    """The same requests with the scenario's settings for clients, for those without their own."""
     import numpy as np
 
     changed: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""A warm-up that leaves no request to count is the user's mistake, found before the run where stamps tell it."""
+"""Refuses a warm-up that leaves no request to count, before the run where arrival times are known."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CURE = "shorten the warm-up, or give more requests (duration_s does not shrink w
 def check_warmup(workload: Workload, warmup_s: float, until_s: float | None = None, load: float = 1.0) -> None:
     """Raise ScenarioError where the last request arrives within the warm-up, so that none would count.
 
-    Says nothing of loads whose requests wait for others: when these arrive only the run can tell (`check_counted`).
+    Does not check loads whose requests wait for others: when these arrive is known only in the run (`check_counted`).
     """
     if not len(workload) or workload.concurrency or workload.after_offsets is not None:
         return
@@ -37,6 +37,6 @@ def check_warmup(workload: Workload, warmup_s: float, until_s: float | None = No
 
 
 def check_counted(requests: int, warmup_s: float) -> None:
-    """Raise ScenarioError where a run is over and none of its requests came after warm-up."""
+    """Raise ScenarioError where a run is over and no request arrived after warm-up."""
     if not requests:
         raise ScenarioError(f"run.warmup_s = {warmup_s:g}: no request arrived after it, so none would count; {CURE}")

@@ -30,13 +30,19 @@ def check_writable(path: Path, option: str, *, folder: bool = False) -> None:
         raise UserError(f"{option} {path}: is a folder; give the name of a file in it")
 
 
-def write_json(told: dict[str, Any], path: Path) -> None:
+def check_json(place: str | None) -> None:
+    """Raise UserError, before any work is done, when the file that `--json` names cannot be written."""
+    if place is not None and place != "-":
+        check_writable(Path(place), "--json")
+
+
+def write_json(told: Any, path: Path) -> None:
     """Write the result JSON, whole or not at all."""
     with replacing(path) as file:
         file.write(to_json(told).encode())
 
 
-def put_json(told: dict[str, Any], place: str | None) -> None:
+def put_json(told: Any, place: str | None) -> None:
     """JSON to where `--json` says: a file, standard output for `-`, or nowhere."""
     if place == "-":
         sys.stdout.write(to_json(told))
@@ -67,7 +73,7 @@ def write_folder(problem: Problem, outcome: Outcome, folder: Path) -> list[Path]
 
 
 def write_resolved(provenance: dict[str, Any], file: Path) -> None:
-    """Write the resolved scenario with the rest of the provenance beside it."""
+    """Write the resolved scenario with the rest of the provenance."""
     from poise.scenario.resolve import write_yaml
 
     rest = {name: value for name, value in provenance.items() if name != "scenario"}
@@ -102,7 +108,7 @@ def offered(told: dict[str, Any]) -> list[str]:
 
 
 def about(problem: Problem, provenance: dict[str, Any]) -> Any:
-    """What the report says of the figures' ground."""
+    """The report's provenance of the figures."""
     from poise.report.html import About
 
     engine, costs = provenance["engine"], provenance["cost"]
@@ -123,7 +129,7 @@ def about(problem: Problem, provenance: dict[str, Any]) -> Any:
 
 
 def pool_names(cluster: Cluster) -> list[str]:
-    """What to call the pool of each replica where there are several: its name or role, numbered if pools share it."""
+    """The name of each replica's pool where there are several: its name or role, numbered if pools share it."""
     if len(cluster.pools) == 1:
         return []
     names = [pool.name or pool.role for pool in cluster.pools]

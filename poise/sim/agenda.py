@@ -1,6 +1,6 @@
-"""What happens when: a heap of entries, each an instant, a kind and a number.
+"""The event queue: a heap of entries, each an instant, a kind and a number.
 
-At one instant things go by kind, then by number (a replica, a request, or a count of what was asked for), so a run
+At one instant entries go by kind, then by number (a replica, a request, or a counter), so a run
 repeats itself whatever the order in which they were entered.
 """
 
@@ -22,17 +22,17 @@ TIMEOUT: Final = 6
 WAKE: Final = 7
 STEP: Final = 8
 SAMPLE: Final = 9
-"""Kinds of things that happen, in their order at one instant."""
+"""Kinds of entries, in their order at one instant."""
 
 Entry = tuple[int, int, int]
-"""An instant in picoseconds, a kind, and a number (a replica, a request, or a count of what was asked for)."""
+"""An instant in picoseconds, a kind, and a number (a replica, a request, or a counter)."""
 
 END: Final[Entry] = (NEVER, 0, 0)
-"""An entry behind all others."""
+"""An entry after all others."""
 
 
 class Agenda:
-    """The clock and what is still to come. now: picoseconds from the start of the run."""
+    """The clock and the queue of entries. now: picoseconds from the start of the run."""
 
     __slots__ = ("_count", "_laters", "heap", "now")
 
@@ -43,15 +43,15 @@ class Agenda:
         self._count = 0
 
     def push(self, at: int, kind: int, number: int = 0) -> None:
-        """Enter something of `kind` at `at`."""
+        """Add an entry of `kind` at `at`."""
         heappush(self.heap, (at, kind, number))
 
     def later(self, at: int, kind: int, call: Callable[[], None]) -> None:
-        """Do `call` at `at`; calls of one instant and kind go in the order in which they were asked for."""
+        """Call `call` at `at`; calls of one instant and kind go in the order in which they were added."""
         self._count += 1
         self._laters[self._count] = call
         self.push(at, kind, self._count)
 
     def do_later(self, number: int) -> None:
-        """Its time has come."""
+        """Run the call of an entry."""
         self._laters.pop(number)()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _DEFAULTS: Final = RequestView(0, 0, 0)[3:-1]
 _UNNAMED: Final = RequestView(0, 0, 0)[6:-1]
-"""What is true of a request of which the workload tells no more than lengths, or than lengths and prefixes."""
+"""The defaults of a request in a workload with lengths alone, or with lengths and prefixes."""
 
 
 def _column(values: Any, kind: str) -> Any:
@@ -49,7 +49,7 @@ def reusable(workload: Workload) -> Any:
 
 
 class Arrivals:
-    """Rows of a workload as `RequestView`s, and who follows whom.
+    """Rows of a workload as `RequestView`s, and which rows follow which.
 
     order: rows that arrive by the clock, by arrival; the others follow their predecessors.
     """
@@ -89,7 +89,7 @@ class Arrivals:
             self._chain(workload.after_offsets, workload.after_ids, workload.after_delay)
 
     def view(self, row: int, at: int) -> RequestView:
-        """What policies may know of row `row`, arrived at `at`."""
+        """The view of row `row`, arrived at `at`."""
         if self._plain:
             return made(RequestView, (row, at, self.prompt[row], *_DEFAULTS, at))
         ids: tuple[int, ...] = ()
@@ -126,7 +126,7 @@ class Arrivals:
         return limit if 0 < limit < output else output
 
     def running(self, request: RequestView, room: int, produced: int = 0) -> Sequence:
-        """A request as an engine runs it that has room for so many output tokens; so many are made already."""
+        """A request as an engine runs it, with room for `room` output tokens; `produced` are made already."""
         row = request.id
         output = self.truth(row) if self.max_tokens else self.output[row]
         if output > room:

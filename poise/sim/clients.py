@@ -1,4 +1,4 @@
-"""The clients: when requests arrive, how long they wait, whether they try again, and who comes after whom."""
+"""The clients: when requests arrive, how long they wait, whether they retry, and which follow which."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 class Clients:
     """All clients of a run.
 
-    until: nobody arrives later.  turn: tells the control side of an event.
-    news: brings what it believes up to date, as before a decision, so that none is made for who has just left.
+    until: no arrivals later.  turn: passes an event to the control side.
+    news: updates the belief, as before a decision, so that none is made for a client that has just left.
     progress: output tokens that a request has by now.
     next_arrival, next_row: the next arrival by the clock, as an entry of the agenda (END: none).
-    accounts: where the time of requests is charged, if anybody asked.
-    open: whether every request comes by its own stamp, and waits for no other.  all_in: called with the last one.
-    arrived, ended: how many did so far; last_at: when the last one ended.
-    attempts: how often a request was turned away and will be sent again.
+    accounts: latency attribution, where it is recorded.
+    open: whether every request arrives at its own time, and waits for no other.  all_in: called with the last one.
+    arrived, ended: the numbers so far; last_at: when the last one ended.
+    attempts: how often a request was rejected and will be sent again.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class Clients:
         self._all_in = all_in
 
     def begin(self) -> None:
-        """Let the first ones in."""
+        """Send the first requests."""
         for _ in range(self._slots):
             self._enter()
         if not self._slots:
             self.find_next()
 
     def find_next(self) -> None:
-        """Look up the next row that arrives by the clock."""
+        """Find the next row that arrives by the clock."""
         row = next(self._order, -1)
         if row >= 0:
             at = self._stamps[row]
@@ -94,7 +94,7 @@ class Clients:
             self._turn(Arrived(now, request, self.attempts[row]))
 
     def first_seen(self, row: int, now: int) -> RequestView:
-        """A request arrives for the first time: what is known of it, and a note that it has arrived."""
+        """A request arrives for the first time: its view, and a record of its arrival."""
         arrivals, records = self.arrivals, self.records
         request = arrivals.view(row, now)
         self.arrived += 1
@@ -107,7 +107,7 @@ class Clients:
         return request
 
     def try_again(self, row: int) -> bool:
-        """Whether a client that was turned away comes back: after 1 s, 2 s, 4 s …, as often as its patience lasts."""
+        """Whether a rejected client retries: after 1 s, 2 s, 4 s …, as long as its patience lasts."""
         attempt = self.attempts.get(row, 0)
         if attempt >= self._patience:
             return False
@@ -122,14 +122,14 @@ class Clients:
         """A client's patience is over."""
         if self.records.status[row] == UNFINISHED:
             self._news()
-        if self.records.status[row] == UNFINISHED:  # else that news had it turned away
+        if self.records.status[row] == UNFINISHED:  # else that news had it rejected
             made = self._progress(row)
             self.records.output_tokens[row] = made
             self.end(row, TIMED_OUT)
             self._turn(Cancelled(self._agenda.now, row, "timed out", made))
 
     def end(self, row: int, status: int) -> None:
-        """A request has met its end: let its followers, or the next of a closed load, go on."""
+        """A request has ended: start its followers, or the next of a closed load."""
         records = self.records
         records.status[row] = status
         records.ended_at[row] = self.last_at = self._agenda.now
@@ -142,7 +142,7 @@ class Clients:
             self._follow(row, status)
 
     def _enter(self) -> None:
-        """Closed load: let the next row in."""
+        """Closed load: send the next row."""
         row = next(self.arrivals.order, -1)
         if row >= 0:
             at = max(self._agenda.now, self.arrivals.arrival[row])
@@ -150,7 +150,7 @@ class Clients:
                 self._agenda.push(at, ARRIVE, row)
 
     def _follow(self, row: int, status: int) -> None:
-        """Its followers arrive after their delay; if it failed they never come, and count as cancelled."""
+        """Its followers arrive after their delay; if it failed they never arrive, and count as cancelled."""
         arrivals, records, now = self.arrivals, self.records, self._agenda.now
         for follower in arrivals.followers.get(row, ()):
             if records.arrived_at[follower] != NOT_YET:

@@ -59,7 +59,7 @@ class Gateways:
         return self._chance.pick(range(len(self.controls)), purpose)
 
     def told(self, event: Event) -> Iterator[tuple[int, Control]]:
-        """Those that learn of an event, with their numbers: of replicas and policies all, of a request its own."""
+        """The gateways that receive an event, with numbers: all for replicas and policies, its own for a request."""
         if len(self.controls) == 1 or isinstance(event, _OF_ALL):
             yield from enumerate(self.controls)
         else:
@@ -68,7 +68,7 @@ class Gateways:
             yield number, self.controls[number]
 
     def flight(self, request: int) -> InFlight:
-        """What is known of a request that was sent."""
+        """The flight of a request that was sent."""
         return self.controls[self.of(request)].flights[request]
 
     def flights(self) -> Iterator[InFlight]:

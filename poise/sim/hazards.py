@@ -21,7 +21,7 @@ def faults(rates: Sequence[FaultRate], replicas: int, seed: int, until_s: float)
 
 
 def _of(rate: FaultRate, replica: int, purpose: str, seed: int, until_s: float) -> Iterator[Fault]:
-    """One rate's faults of one replica: a gap, a fault, and where it goes for good, the wait for another."""
+    """One rate's faults of one replica: a gap, a fault, and where the replica is lost, the wait for another."""
     chance = Chance(seed)
     at, mean = 0.0, 3600 / rate.per_hour
     while True:

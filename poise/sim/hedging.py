@@ -1,4 +1,4 @@
-"""Copies of hedged requests: which one is left, what the records say of it, and what the other had computed in vain."""
+"""Copies of hedged requests: which one is left, its record, and the wasted work of the other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from poise.core.request import Sequence as Running
 
 
 class Hedging:
-    """The copies that are under way, by request, each with the replica that it is at.
+    """The running copies, by request, each with its replica.
 
     A request's time is charged as its first copy spends it, until the other gives the first token or is all that is
     left of it; so no instant is charged twice.
@@ -41,7 +41,7 @@ class Hedging:
             self._follow(copy, number)
 
     def lost(self, number: int) -> None:
-        """A replica is gone: of whom it had one copy, the other is left."""
+        """A replica is lost: of each request with a copy there, the other is left."""
         records = self._run.records
         for row, (copy, place) in list(self.copies.items()):
             if number in (place, records.replica[row]):
@@ -50,7 +50,7 @@ class Hedging:
                     self._follow(copy, place)
 
     def close(self) -> None:
-        """The run is over: count what was computed by those that were stopped for the other one."""
+        """The run is over: count the wasted work of the stopped copies."""
         self._run.hedge_tokens = sum(max(each.computed - each.cached, 0) for each in self._stopped)
 
     def _follow(self, copy: Running, number: int) -> None:

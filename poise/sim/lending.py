@@ -1,4 +1,4 @@
-"""Loans of KV blocks between replicas: granted by the truth, carried over links, called back where they are missed."""
+"""Loans of KV blocks between replicas: granted by exact state, carried over links, called back when needed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from poise.sim.network import Network
 
 
 class Loan:
-    """What one replica lends to another.
+    """The loan of one replica to another.
 
     blocks: those on the way included.  due: those to be given back as soon as they are free.
     """
@@ -29,14 +29,14 @@ class Loan:
 
 
 class Lending:
-    """All loans, and what is due.
+    """All loans, and the blocks due.
 
     A loan begins with KV of the debtor going to the creditor, over the links, as much as fits what is lent: its own
     blocks are free for others once it is there. What comes back carries nothing: KV that ends first is taken to be that
-    which lay elsewhere. A creditor calls its loans back when one of its requests had to give way, when somebody waits
-    and nobody runs there, and when it drains.
-    due: the loans of which something is; empty when nothing is, which is all that the hot path asks.
-    turn: tells the control side of an event.  touch: tells a replica something, with what has `passed` there.
+    which lay elsewhere. A creditor calls its loans back when one of its requests was preempted, when a request waits
+    and none runs there, and when it drains.
+    due: the loans with blocks due; empty when there are none, which is all that the hot path checks.
+    turn: passes an event to the control side.  touch: calls a replica, with what has `passed` there.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Lending:
         self._touch = touch
 
     def lend(self, action: Lend) -> None:
-        """Make a loan, as far as the creditor grants it now, or call so much of it back."""
+        """Make a loan, as far as the creditor grants it now, or call part of it back."""
         debtor, creditor, blocks = action
         if blocks < 0:
             loan = self.loans.get((debtor, creditor))
@@ -81,7 +81,7 @@ class Lending:
         self._turn(Lent(self._agenda.now, debtor, creditor, granted[-1], reason))
 
     def recall(self, creditor: int) -> None:
-        """Whatever a creditor has lent is due."""
+        """All that a creditor has lent is due."""
         for loan in self.loans.values():
             if loan.creditor == creditor:
                 self._call(loan, loan.blocks)
@@ -98,7 +98,7 @@ class Lending:
                 self._turn(Lent(self._agenda.now, loan.debtor, loan.creditor, -given))
 
     def gone(self, number: int) -> None:
-        """A replica is gone: what it borrowed goes back, what it lent is lost."""
+        """A replica is lost: what it borrowed goes back, what it lent is lost."""
         for pair, loan in list(self.loans.items()):
             if number not in pair:
                 continue
@@ -129,7 +129,7 @@ class Lending:
         return replica.estimator.kv_bytes(blocks * replica.pool.block)
 
     def _send(self, debtor: int, creditor: int, blocks: int) -> None:
-        """Carry KV of the debtor to where it is to lie."""
+        """Carry KV of the debtor to the creditor."""
         loan = self.loans.setdefault((debtor, creditor), Loan(debtor, creditor))
         loan.blocks += blocks
         _, done = self._network.send(self._agenda.now, debtor, creditor, self._bytes(debtor, blocks))
@@ -137,20 +137,20 @@ class Lending:
 
     def _arrived(self, loan: Loan, blocks: int) -> None:
         if not loan.blocks:
-            return  # one of the two is gone
+            return  # one of the two is lost
         loans, now = self._replicas[loan.debtor].loans, self._agenda.now
         # A message to the creditor and one back in each layer
         loans.hop = 2 * self._network.latency * self._replicas[loan.debtor].prefill_lane.model_layers
         self._touch(loan.debtor, lambda passed: loans.take(loan.creditor, blocks, now, passed))
 
     def _give(self, loan: Loan) -> int:
-        """How many blocks of what is due a debtor gives back now."""
+        """The number of due blocks that a debtor gives back now."""
         loans, now, given = self._replicas[loan.debtor].loans, self._agenda.now, [0]
         self._touch(loan.debtor, lambda passed: given.append(loans.give(loan.creditor, loan.due, now, passed)))
         return given[-1]
 
     def _lose(self, loan: Loan) -> None:
-        """The creditor is gone, and with it what has arrived there and what is on its way."""
+        """The creditor is lost, and with it what has arrived there and what is on its way."""
         loans, now = self._replicas[loan.debtor].loans, self._agenda.now
         loan.blocks = 0
         self._touch(loan.debtor, lambda passed: loans.lose(loan.creditor, now, passed))

@@ -1,4 +1,4 @@
-"""Replicas that join, drain, are reclaimed, lost or slow, as the cluster's faults say or a scaler wants."""
+"""Replicas that join, drain, are reclaimed, lost or slow, by the cluster's faults or a scaler."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from poise.sim.agenda import FAULT, Agenda
 
 
 class Lifecycle:
-    """Who is up.
+    """The state of all replicas.
 
-    news: brings what is believed up to date, as before a decision, so that none is made between a loss and its news.
+    news: updates the belief, as before a decision, so that none is made between a loss and its news.
     flights: what the control side has sent.  passed: whether a step of a replica that ends just now has been dealt
-    with.  gone: told of each replica that goes.  touch: tells a replica something, with what has `passed` there.
+    with.  gone: called with each replica that is lost.  touch: calls a replica, with what has `passed` there.
     renew: puts another replica in the place of one that is gone.  happened: the faults so far.
     alive, draining: by replica.
-    changed: told of each replica that drains, has left or is lost, and whether it is lost, when the control side knows;
-    None: nobody.
-    specs: what the control side was told of each replica; it is told when one that was to return will not.
+    changed: called with each replica that drains, has left or is lost, and whether it is lost, when the control side
+    knows; None: no callback.
+    specs: the control side's prior knowledge of each replica; it is notified when one that was to return will not.
     made: output tokens that a client already has from a replica that was lost, by request.
     """
 
@@ -63,14 +63,14 @@ class Lifecycle:
         self._touch = touch
         self._renew = renew
         self._happened = happened
-        self._factors: dict[int, list[float]] = {}  # of the spells of slowness under way, by replica
+        self._factors: dict[int, list[float]] = {}  # of the current slow spells, by replica
         self._away: dict[int, list[tuple[int, int]]] = {}  # lost devices by replica: until when, and how many
         self._specs = list(specs)
         self._starts = Counter(fault.replica for fault in cluster.faults if fault.kind == "join")  # that are to come
         self._next: dict[int, Fault] = {}  # starts that wait until who drains there has left
 
     def begin(self) -> None:
-        """Enter all faults; who joins later is absent until then."""
+        """Add all faults; a replica that joins later is absent until then."""
         first = 0
         for pool in self._cluster.pools:
             for number in range(first + pool.replicas, first + pool.slots):
@@ -85,7 +85,7 @@ class Lifecycle:
                 self._later(ps(fault.at_s), self._happen, fault)
 
     def leave_if_idle(self, number: int) -> None:
-        """A drained replica goes once nothing runs on it or is on its way to it."""
+        """A drained replica leaves once nothing runs on it or is on its way to it."""
         if self.replicas[number].sequences or any(number in flight.places for flight in self._flights()):
             return
         self._returns_no_more(number)
@@ -107,7 +107,7 @@ class Lifecycle:
         stats.up_from, stats.up_until = self._agenda.now, NOT_YET
 
     def end_lease(self, number: int) -> None:
-        """They are given back."""
+        """The devices are given back."""
         self.replicas[number].stats.up_until = self._agenda.now
 
     def serve(self, number: int) -> None:
@@ -116,11 +116,11 @@ class Lifecycle:
         self._turn(ReplicaJoined(self._agenda.now, number))
 
     def know(self, number: int, spec: ReplicaSpec) -> None:
-        """A replica will be another than it was."""
+        """Replace the known properties of a replica."""
         self._turn(ReplicaUpdated(self._agenda.now, number, spec))
 
     def close(self, now: int) -> None:
-        """The run is over; every step that ends by now counts, and nobody was up longer."""
+        """The run is over; every step that ends by now counts, and no replica was up longer."""
         for replica, alive in zip(self.replicas, self.alive, strict=True):
             stats = replica.stats
             if alive:
@@ -158,7 +158,7 @@ class Lifecycle:
             self._tell(number)
 
     def _start(self, fault: Fault) -> None:
-        """A replica begins to start, unless one of its number is there or starts; where that drains, behind it."""
+        """A replica begins to start, unless one of its number is up or starts; where that one drains, after it."""
         number, now = fault.replica, self._agenda.now
         if self.draining[number] and number not in self._next:
             self._next[number] = fault
@@ -195,7 +195,7 @@ class Lifecycle:
             self._later(until, end, fault)
 
     def _lose_devices(self, fault: Fault) -> None:
-        """Devices are lost: their replica is slower while they are away if its estimator survives that, else lost."""
+        """Devices are lost: their replica is slower until they return if its estimator survives that, else lost."""
         number, now, replica = fault.replica, self._agenda.now, self.replicas[fault.replica]
         until = now + ps(fault.for_s) if fault.for_s else NEVER
         lost, away = (until, fault.devices), self._away.setdefault(number, [])
@@ -219,12 +219,12 @@ class Lifecycle:
             self._later(until, end, fault)
 
     def _survives(self, number: int) -> float | None:
-        """How many times as long a replica's steps take with the devices that it has; None: it is lost."""
+        """The factor on a replica's step times with its remaining devices; None: it is lost."""
         lost = sum(devices for _, devices in self._away.get(number, ()))
         return after_loss(self.replicas[number].estimator, lost) if lost else 1.0
 
     def _pace(self, number: int) -> None:
-        """Tell a replica how fast it is: a slow device and the loss of another multiply."""
+        """Set a replica's speed: a slow device and the loss of another multiply."""
         factor = max([1.0, *self._factors.get(number, ())]) * (self._survives(number) or 1.0)
         replica = self.replicas[number]
         self._touch(number, lambda passed: slow(replica, factor, self._agenda.now, passed))
@@ -241,7 +241,7 @@ class Lifecycle:
             self.changed(number, lost)
 
     def _lose(self, number: int, reclaimed: Replica | None = None) -> None:
-        """A replica is gone; `reclaimed`: unless another than this has taken its place since."""
+        """A replica is lost; `reclaimed`: unless another one has taken its place since."""
         now, replica = self._agenda.now, self.replicas[number]
         if not self.alive[number] or (reclaimed is not None and reclaimed is not replica):
             return
@@ -258,7 +258,7 @@ class Lifecycle:
         self._tell(number, True)
 
     def _returns_no_more(self, number: int) -> None:
-        """Whoever goes now, and is not to start again, says so first: nobody may be sent to it once it is gone."""
+        """Announce a replica that leaves now and will not start again: nothing may be sent to it once it is gone."""
         spec = self._specs[number]
         if spec.returns and not self._starts[number] and self.changed is None:
             self.know(number, spec._replace(returns=False))

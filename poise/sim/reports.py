@@ -1,4 +1,4 @@
-"""What the replicas report of themselves, when, and only what somebody reads."""
+"""Reports of the replicas: when they are made, and which columns they have, only those that are read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Reports:
         self._caches = state.prefix is not None and belief.prefix != "own"
         self._changes: dict[tuple[int, int], bool] = {}  # the last that is known of each replica and extent
         reads = bool(self._names) or (state.prefix is not None and belief.prefix == "reported")
-        reads = reads or control.mover is not None or control.lending is not None  # asked after each report
+        reads = reads or control.mover is not None or control.lending is not None  # called after each report
         self.always = reads and not belief.period_s
         self.period = ps(belief.period_s) if reads else 0
         self.delay = ps(belief.delay_s)
@@ -36,7 +36,7 @@ class Reports:
             self.listen(number)
 
     def listen(self, number: int) -> None:
-        """Hear of a replica's cache, where caches are reported; of one that is new, nothing is known yet."""
+        """Listen to a replica's cache, where caches are reported; nothing is known of a new one yet."""
         if self._caches:
             self._changes = {key: entered for key, entered in self._changes.items() if key[0] != number}
             self._replicas[number].pool.listener = self._listener(number, self._oracle)
@@ -47,7 +47,7 @@ class Reports:
         return self.always or self._caches
 
     def refresh(self, now: int, passed: Callable[[int], bool]) -> None:
-        """Bring all caches up to `now`, so that the index shows what they hold."""
+        """Bring all caches up to `now`, so that the index is exact."""
         if self._caches:
             for number, replica in enumerate(self._replicas):
                 if not replica.closed:

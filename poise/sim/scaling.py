@@ -1,4 +1,4 @@
-"""Brings pools to the size, and replicas to the role, that the control side wants: they start, serve, drain, go."""
+"""Brings pools to the size, and replicas to the role, that the control side wants: they start, serve, drain, leave."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ drains to take another role."""
 
 
 class Scaling:
-    """The slots of all pools, and who is in them.
+    """The slots of all pools, and their replicas.
 
     A new replica takes a pre-warmed slot, else the one that will be so first, else the lowest that is free. Who is one
     too many goes before it serves, the latest first, else the one drains that came last. A slot is taken, and paid for,
@@ -33,8 +33,8 @@ class Scaling:
     A replica that is to take another role drains, keeps its devices, passes the stages that a pre-warmed slot has
     before it, and serves again; whoever takes its slot later has that role too. One that is lost meanwhile starts anew
     in it; one that a fault drains meanwhile leaves in the old one.
-    specs: what the control side knows of each replica.  renew: makes a slot's replica anew.
-    log, converted: take a note of each change of a pool, and of each role that was taken.
+    specs: the control side's knowledge of each replica.  renew: makes a slot's replica anew.
+    log, converted: record each change of a pool, and each change of a role.
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class Scaling:
             self._note(pool)
 
     def want(self, action: Scale) -> None:
-        """A pool is to have another size."""
+        """Set the size of a pool."""
         self._wanted[action.pool] = action.replicas, action.warm
         self._settle(action.pool)
 
     def convert(self, action: Convert) -> None:
-        """A replica is to have another role."""
+        """Change the role of a replica."""
         slot, role = action
         self._phase[slot] = CONVERTING
         self._turning[slot] = self._agenda.now, role
@@ -93,12 +93,12 @@ class Scaling:
         self._note(self._pool_of[slot])
 
     def starting(self) -> bool:
-        """Whether some replica is on its way."""
+        """Whether some replica is starting."""
         return STARTING in self._phase
 
     def changed(self, slot: int, lost: bool) -> None:
         """A replica drains, has left or is lost."""
-        if self._phase[slot] == CONVERTING and self._lifecycle.alive[slot]:  # it goes for good
+        if self._phase[slot] == CONVERTING and self._lifecycle.alive[slot]:  # it leaves and stays away
             self._phase[slot] = UP
             del self._turning[slot]
         elif self._phase[slot] == CONVERTING:
@@ -108,7 +108,7 @@ class Scaling:
         self._settle(self._pool_of[slot])
 
     def _turn(self, slot: int, lost: bool) -> None:
-        """Who was to change its role is empty, or lost: another with that role makes ready in its place."""
+        """The replica that changes its role is empty, or lost: another with that role prepares in its place."""
         self._lifecycle.know(slot, self._specs[slot]._replace(role=self._turning[slot][1]))
         if lost:
             self._phase[slot] = FREE
@@ -137,7 +137,7 @@ class Scaling:
         return [slot for slot in slots if self._phase[slot] == phase]
 
     def _up(self, slots: Sequence[int]) -> list[int]:
-        """Those that serve and are to stay."""
+        """The replicas that serve and will stay."""
         return [slot for slot in self._of(slots, UP) if not self._lifecycle.draining[slot]]
 
     def _next(self, slots: Sequence[int]) -> int | None:
@@ -196,7 +196,7 @@ class Scaling:
         self._lifecycle.serve(slot)
 
     def _later(self, slot: int, after: int, call: Callable[[int], None]) -> None:
-        """Do it unless the slot has been given up, or taken by somebody, since."""
+        """Do it unless the slot has been given up, or taken by another replica, since."""
         life, phase = self._lives[slot], self._phase[slot]
 
         def do() -> None:
@@ -205,10 +205,10 @@ class Scaling:
 
         self._agenda.later(self._agenda.now + after, START, do)
 
-    # Going -----------------------------------------------------------------------------------------------------------
+    # Shutdown --------------------------------------------------------------------------------------------------------
 
     def _let_go(self, slots: Sequence[int]) -> None:
-        """One replica fewer."""
+        """Remove one replica."""
         starting, up = self._of(slots, STARTING), self._up(slots)
         if starting:
             self._free(self._latest(starting))
@@ -230,7 +230,7 @@ class Scaling:
         self._lifecycle.end_lease(slot)
 
     def _note(self, pool: int) -> None:
-        """Write down how the pool stands, once for each instant."""
+        """Record the state of the pool, once for each instant."""
         slots, now = self._slots[pool], self._agenda.now
         up, serving = len(self._of(slots, UP)) + len(self._of(slots, CONVERTING)), len(self._up(slots))
         warm = len(self._of(slots, WARM)) + len(self._of(slots, WARMING))

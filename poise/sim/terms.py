@@ -1,4 +1,4 @@
-"""How a run ends, what is kept of it and who looks on: values that stand beside what is simulated."""
+"""When a run ends, what is kept of it and its callbacks: settings apart from what is simulated."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class Stopping:
     """When a run ends.
 
-    until_s: seconds after which nobody arrives, None for never.  drain: what has arrived by then is finished, else the
-    run stops there.  enough: asked now and then with the run so far and the instant (ps); true ends the run there,
-    marked as interrupted.
+    until_s: seconds after which there are no arrivals, None for never.  drain: what has arrived by then is finished,
+    else the run stops there.  enough: called now and then with the run so far and the instant (ps); true ends the run
+    there, marked as interrupted.
     """
 
     until_s: float | None = None
@@ -29,7 +29,7 @@ class Stopping:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """What is kept beside the records of requests.
+    """What is kept besides the records of requests.
 
     sample_s: the period of a timeline of the replicas, 0 for none.  slices: a timeline of their batches.
     trace: takes events and actions.  blame: charge the time of every request to its parts, for `Run.blame`.
@@ -45,7 +45,7 @@ class Saving:
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """Who looks on. progress: called now and then with (requests ended, requests).  after_event: after each event."""
+    """Callbacks. progress: called now and then with (requests ended, requests).  after_event: after each event."""
 
     progress: Callable[[int, int], None] | None = None
     after_event: Callable[[World], None] | None = None

@@ -1,7 +1,7 @@
-"""KV on its way between replicas: prompts of P/D pairs, and requests that move while they decode.
+"""KV transfers between replicas: prompts of P/D pairs, and live migrations.
 
 A live migration follows Llumnix (arXiv 2406.03243, section 4.2 and its code): parts are copied while decoding goes on,
-each after its blocks were reserved at the target; when at most 16 blocks are left the request stands still for them.
+each after its blocks were reserved at the target; when at most 16 blocks are left the request is paused for them.
 It is given up where there is no room, where three parts did not catch up, or where the request ends or is preempted.
 """
 
@@ -20,14 +20,14 @@ from poise.sim.agenda import TRANSFER, Agenda
 from poise.sim.network import Network
 
 LAST_BLOCKS = 16
-"""A part of at most so many blocks is copied while the request stands still."""
+"""The last part, of at most this many blocks, is copied while the request is paused."""
 
 PARTS = 3
 """Parts that are copied while it decodes, at most."""
 
 
 class InTransit:
-    """One request on its way. twin: the request at its target.  part: how many parts have arrived."""
+    """A migrating request. twin: the request at its target.  part: how many parts have arrived."""
 
     __slots__ = ("part", "row", "source", "target", "twin")
 
@@ -40,10 +40,10 @@ class InTransit:
 
 
 class Transfers:
-    """Carries KV over the network and tells replicas and the control side what came of it.
+    """Carries KV over the network and reports the results to replicas and the control side.
 
-    limits: the longest request of each replica.  turn: tells the control side of an event.
-    touch: tells a replica something, with what has `passed` there.  add: hands a replica a request.
+    limits: the longest request of each replica.  turn: passes an event to the control side.
+    touch: calls a replica, with what has `passed` there.  add: hands a replica a request.
     passed: whether a step of this replica that ends just now has been dealt with.
     patience: picoseconds after which KV that has not arrived is given up, 0 for never.
     """
@@ -95,7 +95,7 @@ class Transfers:
         self._turn(Prefilled(self._agenda.now, row, origin))
 
     def _missed(self, running: Running, number: int) -> None:
-        """The KV of a prompt did not come in time: it is computed where it was to arrive."""
+        """The KV of a prompt did not arrive in time: it is computed where it should have arrived."""
         row, source, now = running.request.id, running.source, self._agenda.now
         origin, goal = self._replicas[source], self._replicas[number]
         if goal.sequences.get(row) is not running:
@@ -113,15 +113,15 @@ class Transfers:
             self._agenda.later(done, TRANSFER, arrived)
 
     def _hand_over(self, row: int, source: int, target: int) -> None:
-        """All of it has arrived: one lets go of it, the other goes on."""
+        """All of it has arrived: the source releases it, the target continues."""
         now, origin, goal = self._agenda.now, self._replicas[source], self._replicas[target]
         self._touch(source, lambda passed: origin.kv_transfer.release(row, now, passed))
         self._touch(target, lambda passed: goal.kv_transfer.pulled(row, now, passed))
 
-    # Moves -----------------------------------------------------------------------------------------------------------
+    # Live migration --------------------------------------------------------------------------------------------------
 
     def move(self, action: Move) -> None:
-        """Begin to move a request, or tell why it stays."""
+        """Begin to move a request, or report why it stays."""
         row, source, target = action
         sequence = self._replicas[source].sequences.get(row)
         if sequence is None or sequence.cancelled:
@@ -142,7 +142,7 @@ class Transfers:
             self._stay(action, "its prompt is being computed")
 
     def parked(self, row: int) -> None:
-        """A request stands still: copy the rest of it."""
+        """A request is paused: copy the rest of it."""
         self._send_part(self.trips[row])
 
     def ended(self, row: int) -> None:
@@ -151,7 +151,7 @@ class Transfers:
             self._drop_twin(self.trips.pop(row))
 
     def preempted(self, row: int) -> None:
-        """A request gave way before it was moved."""
+        """A request was preempted before it was moved."""
         if row in self.trips:
             self._give_up(self.trips[row], "it was preempted")
 
@@ -160,7 +160,7 @@ class Transfers:
         self.trips.pop(row, None)
 
     def lost(self, number: int) -> None:
-        """A replica is gone: who was moving there goes on where it is."""
+        """A replica is lost: requests that were moving there continue where they are."""
         for trip in [trip for trip in self.trips.values() if number in (trip.source, trip.target)]:
             del self.trips[trip.row]
             if trip.target == number:
@@ -193,7 +193,7 @@ class Transfers:
         self._expect(done, lambda: self._arrived(trip), lambda: self._late(trip))
 
     def _arrived(self, trip: InTransit) -> None:
-        """One part is there: go on with the next, let the request stand still for the last, or hand it over."""
+        """One part has arrived: continue with the next, pause the request for the last, or hand it over."""
         if self.trips.get(trip.row) is not trip:
             return  # it was given up meanwhile
         row, now, twin = trip.row, self._agenda.now, trip.twin
@@ -241,7 +241,7 @@ class Transfers:
         self._turn(MoveFailed(self._agenda.now, *action, reason))
 
     def _note(self, row: int, source: int, target: int) -> None:
-        """Keep the record: which replica computes the prompt and which the output."""
+        """Record which replica computes the prompt and which the output."""
         records = self._records
         records.migrations[row] = min(records.migrations[row] + 1, 127)
         if records.replica[row] == source and records.first_token_at[row] < 0:

@@ -1,4 +1,4 @@
-"""The world with virtual time: the truth about replicas, links and clients, driven event by event.
+"""The world with virtual time: the true state of replicas, links and clients, driven event by event.
 
 `Control` decides on belief and each `Replica` on its own exact state; this module only carries things between them. A
 boundary inside a held batch is met as if every step had an event of its own, so holding changes no result.
@@ -59,10 +59,10 @@ if TYPE_CHECKING:
 
 
 BEAT: Final = 1
-"""The number of a wake that comes with the clock, for a scaler."""
+"""The number of a wake that arrives with the clock, for a scaler."""
 
 PATIENCE: Final = 1000
-"""Beats for which a scaler may let requests wait when nothing else is to come; then they are given up."""
+"""Beats for which a scaler may let requests wait when no other event is left; then they are given up."""
 
 
 class World:
@@ -106,7 +106,7 @@ class World:
         self._plain = self._trace is None and not self.reports.watches and len(controls) == 1
         self._observed = control.observes or self._trace is not None
         self.direct = self._plain and control.plain
-        """Whether arrivals and ends go to the control side as calls, without events that nobody would see."""
+        """Whether arrivals and ends go to the control side as calls, without events that no policy would see."""
         self._stepped_at = -1
         self._stepped = -1
         self.accounts: Attributions | None = None
@@ -259,13 +259,13 @@ class World:
                     return
 
     def _all_in(self) -> None:
-        """Nobody is to come any more: rates count until now."""
+        """No arrivals are left: rates count until now."""
         now = self.run.arrivals_end = self.agenda.now
         for replica in self.replicas:
             replica.stats.arriving = replica.busy(now)
 
     def _close(self) -> None:
-        """Settle what is still open when the run stops."""
+        """End the open requests when the run stops."""
         records, run, now = self.records, self.run, self.agenda.now
         if self.clients.open and run.arrivals_end == NOT_YET:
             self._all_in()  # it was stopped before
@@ -290,7 +290,7 @@ class World:
     # Decisions -------------------------------------------------------------------------------------------------------
 
     def _arrive(self, row: int) -> None:
-        """A request arrives for the first time where the router alone hears of it: `_turn` and `_dispatch` in one."""
+        """A request arrives for the first time where only the router sees it: `_turn` and `_dispatch` in one."""
         now, records = self.agenda.now, self.records
         request = self.clients.first_seen(row, now)
         answer = self.control.arrive(request, now)
@@ -318,12 +318,12 @@ class World:
         self._tell_control(event)
 
     def _news(self) -> None:
-        """Bring what is believed up to date where somebody is held, who may be sent now."""
+        """Update the belief where a request is held that may be sent now."""
         if self.reports.watches and any(control.held for control in self.gateways.controls):
             self._refresh()
 
     def _refresh(self) -> None:
-        """Bring what is believed up to date, where it is to be so before each decision."""
+        """Update the belief, where that is done before each decision."""
         reports, now = self.reports, self.agenda.now
         if reports.always:
             self._tell_control(reports.measure(now, self.passed, now))
@@ -331,7 +331,7 @@ class World:
             reports.refresh(now, self.passed)
 
     def _change(self, event: Event) -> None:
-        """Replicas come or go."""
+        """Replicas join or leave."""
         if type(event) is Draining:
             self.lending.recall(event.replica)
         if self.accounts is not None:
@@ -389,7 +389,7 @@ class World:
         self._send(request, number, room, made.get(row, 0) if made else 0)
 
     def _send(self, request: RequestView, number: int, room: int, produced: int) -> None:
-        """A request reaches its replica, which has room for so many output tokens; so many are made already."""
+        """A request reaches its replica, which has room for `room` output tokens; `produced` are made already."""
         if room < 1:
             self._turn(Refused(self.agenda.now, request.id, number, f"prompt does not fit replica {number}"))
             return
@@ -424,7 +424,7 @@ class World:
 
     def _refuse(self, action: Refuse) -> None:
         if self.records.status[action.request] != UNFINISHED:
-            return  # its client left at this very instant, which the control side is told next
+            return  # its client left at this very instant, which the control side learns next
         if not self.clients.try_again(action.request):
             refusals = self.run.refusals
             refusals[action.reason] = refusals.get(action.reason, 0) + 1
@@ -444,7 +444,7 @@ class World:
     # Replicas --------------------------------------------------------------------------------------------------------
 
     def _outcomes(self, out: list[Outcome], number: int) -> None:
-        """What came of a replica's turn: note it, and tell the control side what it may know."""
+        """The outcomes of a replica's turn: record them, and notify the control side as far as it may know."""
         records, now = self.records, self.agenda.now
         for code, running in out:
             row = running.id
@@ -483,13 +483,13 @@ class World:
                 self.lending.recall(number)
 
     def _gone(self, number: int) -> None:
-        """A replica is gone."""
+        """A replica is lost."""
         self.transfers.lost(number)
         self.lending.gone(number)
         self.hedging.lost(number)
 
     def _touch(self, number: int, call: Callable[[bool], None]) -> None:
-        """Tell a replica something and note when it wants to be called next."""
+        """Call a replica and record when it wants to be called next."""
         replica = self.replicas[number]
         before = replica.next_at
         call(self.passed(number))
@@ -518,7 +518,7 @@ class World:
         self.agenda.push((self.agenda.now // scaling.beat + 1) * scaling.beat, WAKE, BEAT)
 
     def _renew(self, number: int) -> None:
-        """Another replica takes the place of one that is gone; the slot's figures go on."""
+        """Another replica takes the place of a lost one; the slot's figures continue."""
         assert self._make is not None
         old, new = self.replicas[number], self._make(number)
         new.stats, new.slices = old.stats, old.slices
@@ -546,7 +546,7 @@ class World:
             self.agenda.push(now + self._sample, SAMPLE)
 
     def _goes_on(self) -> bool:
-        """Whether anything but reports, samples and beats is still to come."""
+        """Whether any event but reports, samples and beats is left."""
         if self.clients.next_arrival < END or any(map(self._matters, self.agenda.heap)):
             self._beats = 0
             return True
@@ -561,7 +561,7 @@ class World:
         return kind not in (START, MEASURE, DELIVER, SAMPLE)
 
     def _may_be_served(self, scaling: Scaling) -> bool:
-        """Whether somebody waits for a replica that starts, or that the scaler may yet ask for."""
+        """Whether a request waits for a replica that starts, or that the scaler may yet start."""
         if not any(control.held for control in self.gateways.controls):
             return False
         return scaling.starting() or self._beats < PATIENCE

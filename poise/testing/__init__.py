@@ -3,7 +3,7 @@
 Builders: `a_request`, `a_replica`, `a_flight`, `a_pool`, `a_cluster`, `a_chance`, `a_lane`, `a_bundle`.  Contracts:
 `check_policy` for any slot, and one of its own for each, as `check_router`.  Invariants: `check_replica` and
 `check_world`.  A cost in round numbers: `LinearCost`.  One replica alone: `drive`. A policy that breaks a rule raises
-`RuleBroken`, which names the policy, the rule and the input. The names are loaded when they are first asked for, and
+`RuleBroken`, which names the policy, the rule and the input. The names are loaded on first use, and
 nothing here needs a test framework.
 """
 
@@ -66,7 +66,7 @@ __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    """Load a name of the kit from the file where it lives."""
+    """Load a name of the kit from its module."""
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")

@@ -1,4 +1,4 @@
-"""`check_admission`: the contract of admissions as one function, for anybody's admission."""
+"""`check_admission`: the contract of admissions as one function, for any admission."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from poise.testing.twins import Twins
 def check_admission(make: Callable[[], Admission], *, seed: int = 0) -> None:
     """Raise `RuleBroken` at the first rule of `policy.Admission` that those which `make()` builds do not keep.
 
-    The rules: `needs` names columns of the view, and no other is read; equal fresh copies that are told the same answer
-    the same, deep copies too; the view stays untouched; `admit` answers replicas that it was offered, in their order, a
+    The rules: `needs` names columns of the view, and no other is read; equal fresh copies with equal inputs give equal
+    answers, deep copies too; the view stays untouched; `admit` answers replicas that it was offered, in their order, a
     Hold or a Reject, and `enter`, if there is one, None or a Reject; and a request that finds everything idle is not
-    held without a `wake_at`, for nothing would ever ask again.
+    held without a `wake_at`, because it would never be called again.
     Tried on loaded and idle clusters, with replicas never measured and of unknown rate.
     """
     name = getattr(make, "__name__", repr(make))
@@ -66,7 +66,7 @@ def _play(twins: Twins, needs: tuple[str, ...], rng: random.Random, session: lis
 
 
 def _enters(twins: Twins, answer: Any) -> bool:
-    """Whether a request is let in at the door."""
+    """Whether a request is admitted by `enter`."""
     if answer is not None and type(answer) is not Reject:
         raise RuleBroken(f"{twins.who}.enter answers {answer!r}; it must be None or a Reject; {twins.where}")
     if answer is not None:
@@ -75,7 +75,7 @@ def _enters(twins: Twins, answer: Any) -> bool:
 
 
 def _chosen(twins: Twins, answer: Any, able: Any) -> list[int]:
-    """The replicas that a request may be sent to; none where it is held or turned away."""
+    """The replicas that a request may be sent to; none where it is held or rejected."""
     if type(answer) is Hold:
         return []
     if type(answer) is Reject:
@@ -99,7 +99,7 @@ def _check_retry(twins: Twins, answer: Reject) -> None:
 
 
 def _check_idle(who: str, make: Callable[[], Admission], needs: tuple[str, ...]) -> None:
-    """Who comes first to an idle cluster is not left waiting for ever."""
+    """The first request of an idle cluster must not wait for ever."""
     for rate in (0.0, 10_000.0):
         for prompt in (1, 400, 1_000_000):
             request = a_request(prompt_tokens=prompt)

@@ -1,4 +1,4 @@
-"""`check_batcher`: the contract of batchers as one function, for anybody's batcher."""
+"""`check_batcher`: the contract of batchers as one function, for any batcher."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def check_batcher(make: Callable[[], Batcher], *, seed: int = 0, cases: int = 10
     The rules, on `cases` random small workloads, each run to its end on a real replica whose own sums are checked: no
     request is named twice; only requests of the lane or its queue are; no step has more tokens than the budget, more
     sequences than allowed, or an admission for which there are no KV blocks; the view stays untouched; an equal copy
-    composes the same; every request ends; a batch held over many steps gives what single steps give; and a batcher that
-    declares `decodes_alone` answers as it says.
+    composes the same; every request ends; a batch held over many steps gives the same as single steps; and a batcher
+    that declares `decodes_alone` answers accordingly.
     chunks: whether it can split a prompt over steps; with False every prompt fits the budget of one step.
     """
     name = getattr(make, "__name__", repr(make))
@@ -75,9 +75,9 @@ def _run(batcher: Batcher, case: Case, one_step: bool) -> tuple[Log, tuple[int, 
 
 
 class _Watched:
-    """A batcher whose every batch is checked, and a preemption rule that knows what the batch under way admitted.
+    """A batcher whose every batch is checked, and a preemption rule that knows what the current batch admitted.
 
-    spared: whether a batcher that declares `decodes_alone` is spared the questions whose answer that tells.
+    spared: whether a batcher that declares `decodes_alone` is not called where its answer follows from that.
     """
 
     def __init__(self, batcher: Batcher, swap: bool, spared: bool) -> None:
@@ -127,7 +127,7 @@ class _Watched:
 
 
 def _check_batch(lane: LaneState, batch: Any) -> None:
-    """One batch against the lane for which it was composed."""
+    """Check one batch against the lane for which it was composed."""
     if type(batch) is not Batch or any(type(entry) is not Entry for entry in batch.entries):
         raise RuleBroken(f"composes {batch!r}; it must be a Batch, its entries Entry")
     if not ONE_STEP <= batch.hold <= UNTIL_CHANGE or not 0 <= batch.share <= 1:
@@ -158,7 +158,7 @@ def _check_batch(lane: LaneState, batch: Any) -> None:
 
 
 def _decodes(lane: LaneState, batch: Batch) -> int:
-    """How many decodes take part."""
+    """The number of decodes in a batch."""
     if isinstance(batch.decode, int):
         if batch.decode not in (ALL, NONE):
             raise RuleBroken(f"composes {batch!r}; `decode` is ALL, NONE or a tuple of ids")

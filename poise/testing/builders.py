@@ -119,7 +119,7 @@ def a_pool(
     warm_start_s: float = 10.0,
     group: int = 0,
 ) -> PoolView:
-    """Build a pool for scalers, in which these serve; `wanted` is how many it was last told to have (else these)."""
+    """Build a pool for scalers, in which these serve; `wanted` is its target size (default: as many as these)."""
     told = len(serving) if wanted is None else wanted
     return PoolState(name, min_replicas, max_replicas, told, warm, start_s, warm_start_s, serving, held, group)
 
@@ -147,12 +147,12 @@ def a_cluster(
 
 
 def a_chance(seed: int = 0, key: int = 0) -> Chance:
-    """Build the chance that a router is handed for the request with id `key`."""
+    """Build the chance that a router gets for the request with id `key`."""
     return Chance(seed, key)
 
 
 class _Unasked:
-    """A router for bundles of which only an engine's policies are asked."""
+    """A router for bundles of which only an engine's policies are used."""
 
     needs = ()
 
@@ -161,7 +161,7 @@ class _Unasked:
 
 
 def a_bundle(**policies: Any) -> Bundle:
-    """Build a bundle by slot; what is not given is a policy that does nothing, or none.
+    """Build a bundle by slot; a slot that is not given has a policy that does nothing, or none.
 
     PolicyError for an object that cannot fill its slot.
     """
@@ -170,7 +170,7 @@ def a_bundle(**policies: Any) -> Bundle:
 
 
 class _Nothing:
-    """A batcher and a preemption rule for lanes that only stand still."""
+    """A batcher and a preemption rule for lanes that never run."""
 
     def batch(self, lane: LaneView) -> Batch:
         return Batch(decode=NONE)
@@ -180,7 +180,7 @@ class _Nothing:
 
 
 def newest(lane: LaneView) -> Victim:
-    """Who was admitted last: the last prompt under way, else the newest decode."""
+    """The request admitted last: the last running prompt, else the newest decode."""
     return Victim(lane.prefilling[-1].id if lane.prefilling else lane.newest().id)
 
 

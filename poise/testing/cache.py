@@ -1,4 +1,4 @@
-"""`check_cache`: the contract of cache rules as one function, for anybody's cache rule."""
+"""`check_cache`: the contract of cache rules as one function, for any cache rule."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def check_cache(make: Callable[[], Cache], *, seed: int = 0, cases: int = 40) ->
     The rules, on `cases` random small workloads, each run to its end on a real replica whose own sums are checked:
     the answer is whole picoseconds, not below 0;
     an equal copy answers the same; the view stays untouched; every request ends; and a batch held over many steps gives
-    what single steps give.
+    the same as single steps.
     """
     check_inside("cache", make, _wrong, seed=seed, cases=cases)
 

@@ -1,4 +1,4 @@
-"""`check_cap`: the contract of power knobs as one function, for anybody's knob."""
+"""`check_cap`: the contract of power knobs as one function, for any knob."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def check_cap(make: Callable[[], Cap], *, seed: int = 0) -> None:
     """Raise `RuleBroken` at the first rule of `policy.Knob` that those which `make()` builds do not keep.
 
     The rules: equal fresh copies that read the same power answer the same, deep copies too; the answer is two clocks,
-    of low and of high priority, above 0 and at most the full one, 1. Tried on a power that wanders up to its budget
+    of low and of high priority, above 0 and at most the full one, 1. Tried on a power that varies up to its budget
     and beyond.
     """
     both, _ = twins("cap", make)

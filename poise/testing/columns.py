@@ -15,12 +15,12 @@ LOADS = ("requests", *REPORTED)
 
 
 class ReplicaColumns(NamedTuple):
-    """One replica's entry in each column of the view, and what decides whether it is able.
+    """One replica's entry in each column of the view, and the properties that decide whether it is able.
 
     able: whether it takes new requests.  model: index of the model that it serves, -1 for any.
     capacity_tokens: the longest request that it can ever hold.  total_blocks: KV blocks, free or not.
     prefill_rate, decode_rate: tokens per second.  measured_at: when it was measured last, 0 for never.
-    flights: what was sent to it and has not ended, in order of dispatch.  tenants: whom alone it serves.
+    flights: the requests sent to it that have not ended, in order of dispatch.  tenants: the only ones it serves.
     """
 
     requests: int = 0
@@ -46,7 +46,7 @@ class ClusterColumns:
     """A `ClusterView` over hand-made replicas.
 
     needs: the columns that may be read; another one raises `RuleBroken`. None allows all.
-    kv_rate: KV tokens per second that a link carries.  pools, rate: for scalers, which take it for a `FleetView`.
+    kv_rate: KV tokens per second that a link carries.  pools, rate: for scalers, which use it as a `FleetView`.
     loans: KV blocks lent, by debtor and creditor.
     """
 
@@ -154,7 +154,7 @@ class ClusterColumns:
         return [min(replica.cached_tokens, request.prompt_tokens) for replica in self._replicas]
 
     def flights(self, replica: int) -> Sequence[InFlightView]:
-        """What was sent to `replica` and has not ended, in order of dispatch."""
+        """The requests sent to `replica` that have not ended, in order of dispatch."""
         self._allow("flights", f"flights({replica})")
         return self._replicas[replica].flights
 
@@ -163,7 +163,7 @@ class ClusterColumns:
         return 0.0 if source == target else tokens / self.kv_rate
 
     def picture(self) -> dict[str, Any]:
-        """A copy of everything that the view shows, to compare with later."""
+        """A copy of all that the view shows, to compare with later."""
         columns = {name: tuple(column) for name, column in self._columns.items()}
         known = {
             name: tuple(getattr(self, name)) for name in ("total_blocks", "prefill_rate", "decode_rate", "measured_at")

@@ -10,7 +10,7 @@ from poise.core.units import ps
 
 @dataclass(frozen=True, slots=True)
 class LinearCost:
-    """A step takes `step_s`, plus so much for each decode, each prompt token and each KV token that decodes read.
+    """A step takes `step_s`, plus the given times for each decode, each prompt token and each KV token read.
 
     Chunks that pass only some of `layers` layers cost their share; lanes with an SM share s take 1/s as long.
     copies: devices of which all but one may be lost, each of which takes half a step's time longer.
@@ -49,7 +49,7 @@ class LinearCost:
         return ps(kv_bytes / self.swap_bw + runs * self.swap_run_s)
 
     def after_loss(self, lost: int) -> float | None:
-        """How many times as long steps take with so many devices lost; None: the replica is lost."""
+        """The factor on step times with this many devices lost; None: the replica is lost."""
         return 1 + lost / 2 if lost < self.copies else None
 
     def describe(self) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Engines under small random work, for policies that decide inside one: each answer, and what comes of all of them."""
+"""Runs engines under small random work, to check policies that decide inside one: each answer, and the outcome."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from poise.testing.twins import twins
 from poise.testing.workloads import Case, a_case
 
 Wrong = Callable[[tuple[Any, ...], Any], str]
-"""From what a policy was asked and what it answers to what is wrong with that; empty if nothing is."""
+"""A check: from a policy's inputs and its answer to an error text; empty if there is no error."""
 
 
 def check_inside(slot: str, make: Callable[[], Any], wrong: Wrong, *, seed: int, cases: int = 40) -> None:
     """Raise `RuleBroken` where policies of an engine's slot do not keep a rule, on `cases` random small workloads.
 
     Each runs to its end on a real replica whose own sums are checked: an answer is right, a deep copy's is equal and
-    the view stays untouched; every request ends; and a batch held over many steps gives what single steps give.
+    the view stays untouched; every request ends; and a batch held over many steps gives the same as single steps.
     """
     who = twins(slot, make)[0].who
     for number in range(cases):
@@ -46,7 +46,7 @@ def check_inside(slot: str, make: Callable[[], Any], wrong: Wrong, *, seed: int,
 
 
 def _in_sessions(case: Case) -> Case:
-    """The same with its requests in three sessions, for those who keep KV until a session is back."""
+    """The same with its requests in three sessions, for policies that keep KV until a session returns."""
     clients = tuple(
         each._replace(request=each.request._replace(session=at % 3, turn=at // 3))
         for at, each in enumerate(case.clients)
@@ -64,10 +64,10 @@ def _run(watched: _Watched, case: Case, one_step: bool) -> Log:
 
 
 class Plain:
-    """A batcher that takes one prompt at a time beside all decodes, cut to the token budget."""
+    """A batcher that takes one prompt at a time and all decodes, cut to the token budget."""
 
     def batch(self, lane: LaneView) -> Batch:
-        """The prompt under way, or the head of the queue once its whole prompt has room."""
+        """The running prompt, or the head of the queue once its whole prompt has room."""
         budget = lane.engine.token_budget - lane.decoding
         if lane.prefilling:
             sequence = lane.prefilling[0]
@@ -86,15 +86,15 @@ class Plain:
 
 
 class Newest:
-    """A preemption rule: who was admitted last gives way, and is computed again."""
+    """A preemption rule: the request admitted last is preempted and recomputed."""
 
     def preempt(self, lane: LaneView) -> Any:
-        """The last prompt under way, or the newest decode."""
+        """The last running prompt, or the newest decode."""
         return newest(lane)
 
 
 class _Watched:
-    """A policy of an engine; what its slot's method answers is looked at, everything else is its own."""
+    """A policy of an engine; its slot's method is checked, all other attributes are its own."""
 
     def __init__(self, slot: str, policy: Any, wrong: Wrong) -> None:
         self.slot = slot
@@ -132,7 +132,7 @@ class _Watched:
 
 
 def picture(lane: LaneState) -> dict[str, Any]:
-    """What a batcher may read of a lane, copied, to compare with later."""
+    """A copy of all that a batcher may read of a lane, to compare with later."""
     pool, group = lane.replica.pool, lane.group
     return {
         "prefilling": [_seen(each) for each in lane.prefilling],
@@ -152,7 +152,7 @@ def _seen(sequence: Sequence) -> tuple[Any, ...]:
 
 
 def unchanged(lane: LaneState, before: dict[str, Any]) -> None:
-    """Raise `RuleBroken` where a lane is not what it was."""
+    """Raise `RuleBroken` where a lane was changed."""
     after = picture(lane)
     for name, value in before.items():
         if after[name] != value:

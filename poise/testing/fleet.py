@@ -1,4 +1,4 @@
-"""Replicas with requests in flight, and what may be asked of such requests: for those who move them."""
+"""Replicas with requests in flight, and the rules for moving such requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BLOCKS = 1000
 
 
 def a_fleet(rng: random.Random, count: int, now: int) -> list[ReplicaColumns]:
-    """Replicas that are gone, idle, at work, or full with requests that wait, and what was sent to each."""
+    """Replicas that are lost, idle, busy, or full with waiting requests, and the requests sent to each."""
     return [_replica(rng, number, 100 * (now // SECOND) + 10 * number, now) for number in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""`check_forecast`: the contract of forecasts as one function, for anybody's forecast."""
+"""`check_forecast`: the contract of forecasts as one function, for any forecast."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def check_forecast(make: Callable[[], Forecaster], *, seed: int = 0) -> None:
     """Raise `RuleBroken` at the first rule of `policy.Forecaster` that those which `make()` builds do not keep.
 
     The rules: equal fresh copies that see the same forecast the same, deep copies too; a forecast is requests per
-    second, finite and not below 0. Tried on traffic that comes in bursts and stops; one with `reveal` is
-    told the truth.
+    second, finite and not below 0. Tried on traffic that arrives in bursts and stops; one with `reveal` gets
+    the truth.
     """
     both, _ = twins("forecast", make)
     rng, arrivals = random.Random(seed), []

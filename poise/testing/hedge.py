@@ -1,4 +1,4 @@
-"""`check_hedge`: the contract of hedgers as one function, for anybody's hedger."""
+"""`check_hedge`: the contract of hedgers as one function, for any hedger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold after every event, by scanning everything: requests, tokens and blocks balance."""
+"""Invariants that hold after every event, checked by scanning everything: requests, tokens and blocks balance."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def check_world(world: World) -> None:
 
 
 def _check_loans(world: World) -> None:
-    """What one has lent another has borrowed, or it is on its way; who lends does not borrow."""
+    """Every block lent is borrowed by the other side, or on its way; a lender does not borrow."""
     loans = world.lending.loans
     for number, replica in enumerate(world.replicas):
         if world.lifecycle.alive[number]:
@@ -83,7 +83,7 @@ def _check_loans(world: World) -> None:
 
 
 def _known(world: World) -> set[int]:
-    """Requests that some gateway has sent, or holds; no two know of the same."""
+    """Requests that some gateway has sent, or holds; no two gateways have the same."""
     known = [flight.request.id for flight in world.gateways.flights()]
     known += [request.id for request in world.gateways.held()]
     assert len(set(known)) == len(known), f"known twice: {sorted(known)}"
@@ -91,13 +91,13 @@ def _known(world: World) -> set[int]:
 
 
 def _retrying(world: World) -> set[int]:
-    """Requests that were turned away and whose clients will try again."""
+    """Requests that were rejected and whose clients will retry."""
     known = _known(world)
     return {row for row in world.clients.attempts if row not in known and world.records.status[row] == UNFINISHED}
 
 
 def check_blame(run: Run) -> None:
-    """No part of any request's time is negative, and they add up to the picosecond, however it ended."""
+    """The parts of each request's time are not negative, and add up to the picosecond, however it ended."""
     blame, records = run.blame, run.records
     assert blame is not None, "the run was not asked for blame"
     for row in range(records.rows):

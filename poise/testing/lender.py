@@ -1,4 +1,4 @@
-"""`check_lender`: the contract of lenders as one function, for anybody's lender."""
+"""`check_lender`: the contract of lenders as one function, for any lender."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def check_lender(make: Callable[[], Lender], *, seed: int = 0) -> None:
     """Raise `RuleBroken` at the first rule of `policy.Lender` that the lenders which `make()` builds do not keep.
 
     The rules: `needs` names columns of the view, and no other is read; equal fresh copies with equal inputs give equal
-    answers, deep copies too; the view stays untouched; the answer is a sequence of `Lend`, each between two replicas
-    that there are, for some blocks or giving back no more than are lent. Tried on replicas that are idle, full and
-    gone, with loans that stand, were partly granted or came back.
+    answers, deep copies too; the view stays untouched; the answer is a sequence of `Lend`, each between two existing
+    replicas, for some blocks or giving back no more than are lent. Tried on replicas that are idle, full and
+    lost, with loans that are active, were partly granted or given back.
     """
     name = getattr(make, "__name__", repr(make))
     with asked(f"{name}()", "a lender is built without arguments here; give a function that builds it"):
@@ -60,16 +60,16 @@ def _check(twins: Twins, answer: Any, loans: Loans) -> None:
 
 
 def _granted(rng: random.Random, loans: Loans, answer: list[Lend]) -> dict[tuple[int, int], int]:
-    """What is lent afterwards, granted and given back in whole, in part or not at all."""
-    told = dict(loans)
+    """The loans afterwards, granted and given back in whole, in part or not at all."""
+    fields = dict(loans)
     for debtor, creditor, blocks in answer:
-        left = told.get((debtor, creditor), 0) + int(blocks * rng.choice((0, 0.5, 1)))
-        told[debtor, creditor] = min(max(left, 0), _BLOCKS)
-    return {pair: blocks for pair, blocks in told.items() if blocks}
+        left = fields.get((debtor, creditor), 0) + int(blocks * rng.choice((0, 0.5, 1)))
+        fields[debtor, creditor] = min(max(left, 0), _BLOCKS)
+    return {pair: blocks for pair, blocks in fields.items() if blocks}
 
 
 def _replica(rng: random.Random, first: int, now: int) -> ReplicaColumns:
-    """One that is gone, idle, at work, or full with requests that wait."""
+    """A replica that is lost, idle, busy, or full with waiting requests."""
     free, running, waiting = rng.choice(((0, 0, 0), (_BLOCKS, 0, 0), (600, 5, 0), (100, 5, 2), (0, 5, 5)))
     requests = [a_request(id=first + each, prompt_tokens=rng.choice((100, 9000))) for each in range(running + waiting)]
     flights = tuple(

@@ -1,4 +1,4 @@
-"""`check_mover`: the contract of movers as one function, for anybody's mover, or router that moves too."""
+"""`check_mover`: the contract of movers as one function, for any mover, or router that moves too."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_mover(make: Callable[[], Mover], *, seed: int = 0) -> None:
     The rules: `needs` names columns of the view, and no other is read; equal fresh copies with equal inputs give equal
     answers, deep copies too; the view stays untouched; the answer is a sequence of `Move`, each of a request that is
     there and does not move yet, at most one of each, to one of its peers. Tried on replicas that are idle, full and
-    gone, with requests that wait, run and move.
+    lost, with requests that wait, run and move.
     """
     both, first = twins("mover", make)
     needs, rng = needs_of(both.who, first), random.Random(seed)

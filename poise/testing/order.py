@@ -1,4 +1,4 @@
-"""`check_order`: the contract of the gateway's orders as one function, for anybody's order."""
+"""`check_order`: the contract of the gateway's orders as one function, for any order."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from poise.testing.twins import Twins
 def check_order(make: Callable[[], Order], *, seed: int = 0) -> None:
     """Raise `RuleBroken` at the first rule of `policy.Order` that the orders which `make()` builds do not keep.
 
-    The rules: `needs`, if there are any, names columns of the view, and no other is read; equal fresh copies that are
-    told the same give the same flows, keys and ranks, deep copies too; the view stays untouched; a flow can be hashed;
+    The rules: `needs`, if there are any, names columns of the view, and no other is read; equal fresh copies with equal
+    inputs give the same flows, keys and ranks, deep copies too; the view stays untouched; a flow can be hashed;
     keys of a flow, and ranks of flows, can be compared.
-    Tried on requests of several tenants and models that join, are sent, come back, end and are given up.
+    Tried on requests of several tenants and models that are queued, sent, returned, ended and abandoned.
     """
     name = getattr(make, "__name__", repr(make))
     with asked(f"{name}()", "an order is built without arguments here; give a function that builds it"):
@@ -43,7 +43,7 @@ class _Play:
         self.sent: dict[int, RequestView] = {}
 
     def run(self, session: list[Situation]) -> None:
-        """Each situation is an arrival, and one thing more that happens."""
+        """Each situation is an arrival, and one further event."""
         for number, situation in enumerate(session):
             if number == len(session) // 2:
                 self.twins.join_copy()

@@ -1,4 +1,4 @@
-"""`check_placer`: the contract of placers as one function, for anybody's placer."""
+"""`check_placer`: the contract of placers as one function, for any placer."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def check_placer(make: Callable[[], Placer], *, seed: int = 0) -> None:
 
     The rules: equal fresh copies asked the same answer the same, deep copies too; the answer is a `Placement` with a
     count, not below 0, for each unit; it takes no more devices than are available; its price is that of its units, and
-    not below its bound; shares name buckets and units, and each bucket goes whole to units of its phase; where there
-    is none, CapacityError says so. Tried on small demands of the first sort that it takes: two buckets or one, units
-    of both phases or of each; a sort that it does not take is refused with a UserError.
+    not below its bound; shares name buckets and units, and each bucket is served by units of its phase; without
+    a placement it raises CapacityError. Tried on small demands of the first sort that it takes: two buckets or
+    one, units of both phases or of each; a sort that it does not take is refused with a UserError.
     """
     both, _ = twins("placer", make)
     rng = random.Random(seed)
@@ -55,23 +55,23 @@ def _placed(
 
 
 def _case(rng: random.Random, buckets: int, roles: tuple[Role, ...]) -> tuple[Demand, list[Unit], dict[str, int]]:
-    told = [Bucket(rng.choice((100, 2000)), rng.choice((50, 400)), rng.choice((0.5, 3.0))) for _ in range(buckets)]
+    sizes = [Bucket(rng.choice((100, 2000)), rng.choice((50, 400)), rng.choice((0.5, 3.0))) for _ in range(buckets)]
     units = []
     for role in roles:
         for device, price in (("small", 1.0), ("large", 3.0)):
-            rates = tuple(rng.choice((1.0, 2.5)) * price for _ in told)
-            tenancies = tuple(Tenancy(0.1, 0.2, 0.2, 0.1) for _ in told)
+            rates = tuple(rng.choice((1.0, 2.5)) * price for _ in sizes)
+            tenancies = tuple(Tenancy(0.1, 0.2, 0.2, 0.1) for _ in sizes)
             units.append(
                 Unit(
                     f"{role} {device}", price, rates, device, role=role, latency_s=5.0 / price, energy_j=price,
                     tenancies=tenancies,
                 )
             )  # fmt: skip
-    return Demand(tuple(told)), units, rng.choice(({}, {"small": 3}, {"small": 1, "large": 1}))
+    return Demand(tuple(sizes)), units, rng.choice(({}, {"small": 3}, {"small": 1, "large": 1}))
 
 
 def _ask(placer: Any, who: str, where: str, *given: Any) -> Placement | None:
-    """What it answers; None where it says that there is no placement, or that it does not take such a demand."""
+    """The placer's answer; None where there is no placement, or it does not take such a demand."""
     with asked(who, where):
         try:
             found: Placement = getattr(placer, SLOTS["placer"].verb)(*given)

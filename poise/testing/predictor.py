@@ -1,4 +1,4 @@
-"""`check_predictor`: the contract of predictors as one function, for anybody's predictor."""
+"""`check_predictor`: the contract of predictors as one function, for any predictor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_predictor(make: Callable[[], Predictor], *, seed: int = 0) -> None:
 
     The rules: equal fresh copies that learn the same predict the same, deep copies too; a prediction is a whole number
     of tokens, not below 0; and the key and the seed of `chance` stay as they are. Tried on requests of several models,
-    tenants and stages, some of which finish in between; one with `reveal` is told the truth.
+    tenants and stages, some of which finish in between; one with `reveal` gets the truth.
     """
     both, _ = twins("predictor", make)
     rng, open_ = random.Random(seed), []

@@ -1,4 +1,4 @@
-"""`check_preempt`: the contract of preemption rules as one function, for anybody's preemption rule."""
+"""`check_preempt`: the contract of preemption rules as one function, for any preemption rule."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def check_preempt(make: Callable[[], Preempt], *, seed: int = 0, cases: int = 40
     The rules, on `cases` random small workloads, each run to its end on a real replica whose own sums are checked:
     the victim is a `Victim` that runs on the lane;
     an equal copy answers the same; the view stays untouched; every request ends; and a batch held over many steps gives
-    what single steps give.
+    the same as single steps.
     """
     check_inside("preempt", make, _wrong, seed=seed, cases=cases)
 

@@ -1,4 +1,4 @@
-"""`check_queue`: the contract of queues as one function, for anybody's queue."""
+"""`check_queue`: the contract of queues as one function, for any queue."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def check_queue(make: Callable[[], Queue], *, seed: int = 0, cases: int = 40) ->
     """Raise `RuleBroken` at the first rule of `policy.Queue` that those which `make()` builds do not keep.
 
     The rules, on `cases` random small workloads, each run to its end on a real replica whose own sums are checked:
-    a key can be compared with those of the others who wait;
+    a key can be compared with those of the other waiting requests;
     an equal copy answers the same; the view stays untouched; every request ends; and a batch held over many steps gives
-    what single steps give.
+    the same as single steps.
     """
     check_inside("queue", make, _wrong, seed=seed, cases=cases)
 

@@ -1,4 +1,4 @@
-"""`check_recovery`: the contract of recoveries as one function, for anybody's recovery."""
+"""`check_recovery`: the contract of recoveries as one function, for any recovery."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_recovery(make: Callable[[], Recovery], *, seed: int = 0) -> None:
     The rules: `needs`, if there are any, names columns of the view, and no other is read; `resumes` is True or False,
     and `patience_s` seconds; equal fresh copies with equal inputs give equal answers, deep copies too; the view stays
     untouched; the answer is a sequence of `Wake`, each later than now, and of `Move`, each of a request of the replica
-    that goes, to one of its peers. Tried from the notice until the replica is gone.
+    that leaves, to one of its peers. Tried from the notice until the replica is gone.
     """
     both, first = twins("recovery", make)
     needs, rng = needs_of(both.who, first) if hasattr(first, "needs") else (), random.Random(seed)

@@ -1,4 +1,4 @@
-"""`check_router`: the contract of routers as one function, for anybody's router."""
+"""`check_router`: the contract of routers as one function, for any router."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DRAWS = 400  # of which each replica must get between half and twice its share:
 
 
 class Situation(NamedTuple):
-    """One question to a router, and where it comes from."""
+    """One call of a router, and its situation."""
 
     where: str
     request: RequestView
@@ -63,7 +63,7 @@ def check_router(make: Callable[[], Router], *, seed: int = 0, fair: bool = True
 
 
 def needs_of(who: str, policy: object) -> tuple[str, ...]:
-    """What a policy declares; the names must be columns."""
+    """The columns that a policy declares; the names must exist."""
     known = COLUMNS
     needs: Any = getattr(policy, "needs", None)
     if not isinstance(needs, tuple) or any(not isinstance(name, str) for name in needs):
@@ -71,13 +71,13 @@ def needs_of(who: str, policy: object) -> tuple[str, ...]:
     unknown = [name for name in needs if name not in known]
     if unknown:
         raise RuleBroken(
-            f"{who}.needs names {unknown[0]!r}, which is no column of the cluster view; there are {', '.join(known)}"
+            f"{who}.needs names {unknown[0]!r}, which is not a column of the cluster view; there are {', '.join(known)}"
         )
     return needs
 
 
 def _play(who: str, make: Callable[[], Router], needs: tuple[str, ...], session: list[Situation]) -> None:
-    """Ask equal routers the same questions in the same order; from the middle on a deep copy joins them."""
+    """Call equal routers with the same inputs in the same order; from the middle on a deep copy joins them."""
     routers = [make(), make()]
     for number, situation in enumerate(session):
         if number == len(session) // 2:
@@ -115,7 +115,7 @@ def _ask(who: str, router: Router, needs: tuple[str, ...], situation: Situation)
 
 
 def _check_answer(who: str, action: Any, situation: Situation) -> None:
-    """The answer is of the right kind and names replicas that can be meant."""
+    """The answer is of the right kind and names valid replicas."""
     if type(action) not in (Route, Hold, Reject):
         raise RuleBroken(f"{who} answers {action!r}; it must be a Route, a Hold or a Reject; {situation}")
     if type(action) is not Route:
@@ -129,7 +129,7 @@ def _check_answer(who: str, action: Any, situation: Situation) -> None:
             f"{who} answers {action!r}, whose decode replica is none that is able in the decode stage; {situation}"
         )
     if any(type(replica) is not int or not 0 <= replica < count for replica in action.fallback):
-        raise RuleBroken(f"{who} answers {action!r}, whose fallback names what is no replica; {situation}")
+        raise RuleBroken(f"{who} answers {action!r}, whose fallback names something that is not a replica; {situation}")
 
 
 def _check_ties(who: str, router: Router, needs: tuple[str, ...]) -> None:
@@ -154,7 +154,7 @@ def _check_ties(who: str, router: Router, needs: tuple[str, ...]) -> None:
 
 
 def sessions(rng: random.Random, steps: int = _STEPS) -> Iterator[list[Situation]]:
-    """Sequences of questions, each to be asked of one policy in order."""
+    """Sequences of calls, each to be made of one policy in order."""
     kinds: tuple[tuple[str, int, Callable[[int, int], ReplicaColumns]], ...] = (
         ("a cluster of one replica", 1, lambda step, number: _loaded(rng)),
         ("a cluster of two replicas", 2, lambda step, number: _loaded(rng)),
@@ -236,7 +236,7 @@ def _request(rng: random.Random, step: int) -> RequestView:
 
 
 def _event(rng: random.Random, step: int, request: RequestView, replicas: int) -> Event:
-    """What a router that observes is told before it is asked: arrivals mostly, and what may befall the cluster."""
+    """Events for a router that observes, before it is called: mostly arrivals, and changes of the cluster."""
     at, replica = request.arrived_at, rng.randrange(replicas)
     events: tuple[Event, ...] = (
         FirstToken(at, max(step - 1, 0), replica),

@@ -12,7 +12,7 @@ class RuleBroken(AssertionError):
 
 @contextmanager
 def asked(who: str, where: str) -> Iterator[None]:
-    """Turn whatever a policy raises into `RuleBroken` that says for which input (`where`) it did."""
+    """Turn any exception of a policy into a `RuleBroken` that names the input (`where`)."""
     try:
         yield
     except RuleBroken as error:

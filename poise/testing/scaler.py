@@ -1,4 +1,4 @@
-"""`check_scaler`: the contract of scalers as one function, for anybody's scaler."""
+"""`check_scaler`: the contract of scalers as one function, for any scaler."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def check_scaler(make: Callable[[], Scaler], *, seed: int = 0) -> None:
     The rules: `needs` names columns of the view, and no other is read; `period_s` is above 0; equal fresh copies with
     equal inputs give equal answers, deep copies too; the view stays untouched; the answer is a sequence of `Scale`,
     each of one of the pools, at most one for a pool, and of `Convert`, each of a replica that serves, at most one for a
-    replica. Tried on one pool, and on one for prefill and one for decode, that grow, shrink, stand empty and are asked
-    for while they are, idle and crowded.
+    replica. Tried on one pool, and on one for prefill and one for decode, that grow, shrink, are empty and get
+    requests while they are, idle and crowded.
     """
     name = getattr(make, "__name__", repr(make))
     with asked(f"{name}()", "a scaler is built without arguments here; give a function that builds it"):
@@ -44,7 +44,7 @@ def check_scaler(make: Callable[[], Scaler], *, seed: int = 0) -> None:
 
 
 def _play(twins: Twins, needs: tuple[str, ...], beat: int, pools: int, rng: random.Random) -> None:
-    """Ask at each beat, with what happened between two; pools have what was asked for some beats before."""
+    """Call at each period, with events in between; pools reach their target sizes some periods later."""
     wanted = [[1] * pools]
     for number in range(1, _BEATS + 1):
         if number == _BEATS // 2:
@@ -62,8 +62,8 @@ def _play(twins: Twins, needs: tuple[str, ...], beat: int, pools: int, rng: rand
 
 
 def _checked(twins: Twins, answer: Any, asks: Sequence[int], view: ClusterColumns) -> list[int]:
-    """What is wanted now, the answer being well formed."""
-    told = list(asks)
+    """The target sizes now; checks the form of the answer."""
+    targets = list(asks)
     if not isinstance(answer, list | tuple) or any(type(each) not in (Scale, Convert) for each in answer):
         raise RuleBroken(f"{twins.who} answers {answer!r}; it must be a list of Scale or Convert; {twins.where}")
     turned = [each.replica for each in answer if type(each) is Convert]
@@ -79,12 +79,12 @@ def _checked(twins: Twins, answer: Any, asks: Sequence[int], view: ClusterColumn
     for pool, replicas, warm in sizes:
         if type(replicas) is not int or type(warm) is not int or warm < 0:
             raise RuleBroken(f"{twins.who} answers {answer!r}; sizes are ints, and warm is not below 0; {twins.where}")
-        told[pool] = min(max(replicas, 0), _REPLICAS)
-    return told
+        targets[pool] = min(max(replicas, 0), _REPLICAS)
+    return targets
 
 
 def _events(rng: random.Random, number: int, since: int, until: int) -> list[Event]:
-    """A few requests that come, and most of them go."""
+    """A few requests that arrive, and most of them end."""
     events: list[Event] = []
     for each in range(rng.choice((0, 1, 8))):
         request = a_request(id=100 * number + each, prompt_tokens=rng.choice((1, 900)), arrived_at=since)
@@ -98,7 +98,7 @@ def _events(rng: random.Random, number: int, since: int, until: int) -> list[Eve
 def _view(
     rng: random.Random, needs: tuple[str, ...], now: int, asks: Sequence[int], has: Sequence[int]
 ) -> ClusterColumns:
-    """Each pool has `has` replicas, serves with some of them, and wants `asks`."""
+    """Each pool has `has` replicas, serves with some of them, and has the targets `asks`."""
     pools: list[PoolView] = []
     replicas: list[ReplicaColumns] = []
     roles: tuple[Role, ...] = ("mixed",) if len(asks) == 1 else ("prefill", "decode")

@@ -1,4 +1,4 @@
-"""Run one replica alone against a list of arrivals, in the order in which a world meets what happens at one instant."""
+"""Runs one replica alone against a list of arrivals, with the order of events at one instant as in a world."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Client(NamedTuple):
 
 
 Log = list[tuple[int, str, int]]
-"""What came of it: `(instant, outcome, request)`, instants in picoseconds."""
+"""The outcomes: `(instant, outcome, request)`, instants in picoseconds."""
 
 
 def drive(
@@ -41,9 +41,9 @@ def drive(
     *,
     most_turns: int = 1_000_000,
 ) -> Log:
-    """Let the clients come (and leave) until nothing happens any more; tell every outcome.
+    """Let the clients arrive (and leave) until no event is left; returns every outcome.
 
-    after: called after each happening with the instant and whether the replica's step that ends then has been dealt
+    after: called after each event with the instant and whether the replica's step that ends then has been dealt
     with.  RuleBroken if requests are left, if time stands still, or after `most_turns` turns.
     """
     log: Log = []
@@ -82,7 +82,7 @@ def drive(
 
 
 def _happenings(clients: Sequence[Client]) -> list[tuple[int, bool, Client]]:
-    """Arrivals and leavings in order of time; at one instant arrivals first."""
+    """Arrivals and departures in order of time; at one instant arrivals first."""
     happenings = [(client.request.arrived_at, False, client) for client in clients]
     happenings += [(client.leaves_at, True, client) for client in clients if client.leaves_at]
     return sorted(happenings, key=lambda each: (each[0], each[1], each[2].request.id))

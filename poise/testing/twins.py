@@ -1,4 +1,4 @@
-"""Equal policies that are asked the same, so that whatever makes them differ is found."""
+"""Equal policies that get the same inputs, so that any difference between them is found."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from poise.testing.rule import RuleBroken, asked
 
 
 def twins(slot: str, make: Callable[[], Any]) -> tuple[Twins, Any]:
-    """Equal policies for a slot, and one of the kind to look at; RuleBroken where it lacks what the slot must have."""
+    """Equal policies for a slot, and one of the kind to inspect; RuleBroken where it lacks a required method."""
     name = getattr(make, "__name__", repr(make))
     with asked(f"{name}()", f"a {slot} is built without arguments here; give a function that builds it"):
         first = make()
@@ -28,7 +28,7 @@ def twins(slot: str, make: Callable[[], Any]) -> tuple[Twins, Any]:
 class Twins:
     """Two fresh policies of one kind, and later a deep copy, in the same situations.
 
-    where: what to say of the situation in errors.
+    where: the situation, for errors.
     """
 
     def __init__(self, who: str, make: Callable[[], Any]) -> None:
@@ -41,14 +41,14 @@ class Twins:
         return hasattr(self._policies[0], name)
 
     def join_copy(self) -> None:
-        """Let a deep copy take part from here on."""
+        """Add a deep copy from here on."""
         with asked(f"copy.deepcopy({self.who})", "Control deep-copies the policies that it is given"):
             self._policies.append(copy.deepcopy(self._policies[0]))
 
     def ask(
         self, name: str, *given: Any, view: Callable[[], ClusterColumns] | None = None, then: tuple[Any, ...] = ()
     ) -> Any:
-        """What they all answer; each gets a `view` of its own, behind what is `given` and before what is handed `then`.
+        """The common answer; each gets its own `view`, after the arguments `given` and before those of `then`.
 
         Nothing where they have no such method.
         """

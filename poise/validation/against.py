@@ -1,4 +1,4 @@
-"""Whether accuracy fell: today's scores beside those of an earlier run."""
+"""Compares today's accuracy with that of an earlier run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_scores(path: Path) -> dict[tuple[str, ...], dict[str, Any]]:
     found = {}
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict) or not all(name in row for name in (*_NAMES, "answered", "median_ape")):
-            raise UserError(f"--against {path}: entry {number} is no score; {cure}")
+            raise UserError(f"--against {path}: entry {number} is not a score; {cure}")
         found[(*(str(row[name]) for name in _NAMES), str(row.get("quality", "AB")))] = row
     return found
 
@@ -38,7 +38,7 @@ def worse(today: Sequence[Score], before: dict[tuple[str, ...], dict[str, Any]])
 
     Groups that only one of the two has, or with other rows, and those of quality C, are not compared.
     """
-    said = []
+    lines = []
     for score in today:
         old = before.get((score.source, score.device, score.model, score.engine, score.metric, score.quality))
         if old is None or old.get("n") != score.n or score.quality == "C":
@@ -46,7 +46,7 @@ def worse(today: Sequence[Score], before: dict[tuple[str, ...], dict[str, Any]])
         name = " ".join((score.source, score.device, score.model, score.engine, score.metric))
         was, now = old["median_ape"], score.median_ape
         if was is not None and now is not None and now > was + TOLERANCE:
-            said.append(f"{name}: median error {was:.1%}, now {now:.1%}")
+            lines.append(f"{name}: median error {was:.1%}, now {now:.1%}")
         if old["answered"] > score.answered:
-            said.append(f"{name}: {old['answered']} answered, now {score.answered} of {score.n}")
-    return said
+            lines.append(f"{name}: {old['answered']} answered, now {score.answered} of {score.n}")
+    return lines

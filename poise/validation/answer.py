@@ -25,14 +25,14 @@ from poise.validation.scenario import scenario_outcome
 from poise.validation.served import served_outcome
 
 BATCH = 8
-"""Conditions that one process gets at a time."""
+"""Conditions in one task of a process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is said of one row: `predicted` in the row's unit, or `why` there is nothing.
+    """The answer to one row: `predicted` in the row's unit, or `why` there is none.
 
-    naive: the bare roofline's prediction.  assumed: what had to be assumed.
+    naive: the bare roofline's prediction.  assumed: the assumptions.
     """
 
     row: Row
@@ -53,7 +53,7 @@ Told = tuple[Outcome | None, Outcome | None, str]
 
 
 class _Batch(NamedTuple):
-    """Conditions that one process gets at a time, from the number of the first on."""
+    """A task of conditions for one process, from the number of the first on."""
 
     begin: int
     conditions: Sequence[Condition]
@@ -93,18 +93,19 @@ def _worked_out(conditions: Sequence[Condition], workers: Workers, progress: Met
 
 
 def _batch(batch: _Batch, stopped: Callable[[], bool]) -> tuple[int, list[Told]] | None:
-    told = []
+    answers = []
     for condition in batch.conditions:
         if stopped():
             return None
-        told.append(work_out(condition))
-    return batch.begin, told
+        answers.append(work_out(condition))
+    return batch.begin, answers
 
 
 def work_out(condition: Condition) -> Told:
     """The outcome of `condition` and the naive one, or why there is none.
 
-    A failure of ours is told like any other reason: one row among thousands must not cost the others their answers.
+    An internal failure is reported like any other reason: one row among thousands must not cost the others their
+    answers.
     """
     try:
         return (outcome(condition), naive_outcome(condition), "")

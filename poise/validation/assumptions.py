@@ -46,7 +46,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class NamedLoad:
-    """A workload that a source names: stages of so many seconds at these rates, mean tokens, prompts that recur.
+    """A workload that a source names: stages in seconds and their rates, mean tokens, prompts that recur.
 
     system: tokens that the prompts of a group share.  groups, prompts: groups, and prompts of each, sent in turn.
     max_sequences: the engine's limit in all runs of the source.
@@ -79,7 +79,7 @@ def named_device(name: str) -> tuple[Device, str]:
 
 
 def _remarked(name: str) -> str:
-    """`name` with no more of a remark in brackets than form and memory, which tell devices apart."""
+    """`name` with only form and memory kept of a remark in brackets, because they distinguish devices."""
     bare = BRACKETS.sub("", name)
     inner = device_words(name[len(bare) :])
     return name if inner is None else f"{bare} {inner.form} {inner.memory_gb or ''}{'GB' if inner.memory_gb else ''}"

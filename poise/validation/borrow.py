@@ -1,4 +1,4 @@
-"""Loads and layouts that a row leaves out: of the source's own workload, or of rows of the same workload or run."""
+"""Fills in loads and layouts that a row leaves out: from the source's own workload, or from rows of the same run."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _DAY = re.compile(r"\bmeasured (\d{4}-\d\d-\d\d)")
 _WORKERS = re.compile(r"prefill workers=.*?; decode workers=.*?\)(?=;|$)")
 
 RUN_BORROWED = "layout of the same run's other row"
-"""What is said of a row that borrows a layout."""
+"""The note on a row that borrows a layout."""
 
 BORROWED = "lengths and load of workload {}"
-"""What is said of a row that borrows."""
+"""The note on a row that borrows a load."""
 
 
 def borrow(rows: Sequence[Row]) -> list[Row]:
@@ -65,7 +65,7 @@ def _relaid(row: Row, one: Row | None) -> Row:
 
 
 def borrows(row: Row) -> str:
-    """What `row` borrowed; empty where it states its own load."""
+    """What `row` borrowed; empty where it has its own load."""
     found = re.search(r"; borrowed: (.*)$", row.notes)
     return found[1] if found else ""
 
@@ -90,7 +90,7 @@ def _filled(row: Row, lenders: dict[tuple[str, str], list[Row]]) -> Row:
 
 
 def _as_published(row: Row, load: NamedLoad) -> Row:
-    """The row with what its source publishes of its workload, where it does not say so itself.
+    """The row with what its source publishes of its workload, where the row does not have it.
 
     How many prompts there are is the source's word alone: rows repeat what was asked for, not what was sent.
     """

@@ -1,20 +1,19 @@
-"""`poise validate` once its options are read."""
+"""The command `poise validate` after its options are parsed."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import UserError
 from poise.experiment.progress import Bars
 from poise.experiment.workers import workers_of
 from poise.recordings.output import spoken
 from poise.report.files import replacing
-from poise.scenario.write import check_writable
+from poise.scenario.write import check_json, check_writable
 from poise.validation.against import TOLERANCE, read_scores, worse
 from poise.validation.expected import spread
 from poise.validation.folder import Answered, answer_folder
@@ -23,27 +22,15 @@ from poise.validation.rowfile import write_answers
 from poise.validation.score import Score, scores
 from poise.validation.training.score import training_scores
 
+if TYPE_CHECKING:
+    from poise.scenario.options import ValidateOptions
+
 SHOWN = 5
-"""Rows that cannot be read which are named; the rest are counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class ValidateOptions:
-    """The options of `poise validate`; `json` is a file or `-`."""
-
-    folder: Path | None = None
-    json: str | None = None
-    against: Path | None = None
-    page: Path | None = None
-    answers: Path | None = None
-    spread: Path | None = None
-    jobs: str | None = None
-    ray: str | None = None
-    quiet: bool = False
+"""Unreadable rows that are named; the rest are counted."""
 
 
 def validate_folder(options: ValidateOptions) -> bool:
-    """Answer what a folder holds, print and write what was asked for; returns whether accuracy fell."""
+    """Answer the measurements of a folder, print and write the result; returns whether accuracy fell."""
     workers = workers_of(options.jobs, options.ray)
     before = read_scores(options.against) if options.against is not None else None
     _check_places(options)
@@ -82,9 +69,8 @@ def _folder(options: ValidateOptions) -> Path:
 
 
 def _check_places(options: ValidateOptions) -> None:
-    """Find out what cannot be written before any work is done."""
-    if options.json is not None and options.json != "-":
-        check_writable(Path(options.json), "--json")
+    """Check that the files can be written before any work is done."""
+    check_json(options.json)
     if options.answers is not None:
         check_writable(options.answers, "--answers")
     if options.spread is not None:

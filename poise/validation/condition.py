@@ -1,4 +1,4 @@
-"""From a row's words to what is simulated: pools, lengths and load, with all that had to be assumed."""
+"""From the fields of a row to what is simulated: pools, lengths and load, with all assumptions."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ _STATED_GEMM = re.compile(r"\bgemm=(\w+)")
 
 
 class NotCoveredError(Exception):
-    """Nothing can be said of a row; its text says why, and names what is missing."""
+    """A row cannot be answered; the text says why, and names what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What is simulated for a row; rows of equal conditions share a simulation.
+    """The simulation's input for a row; rows of equal conditions share a simulation.
 
     pools: one, or the prefill and the decode pool.  replicas of a pool count its instances.
     prompt, output: mean tokens before `Load.spread`.  scenario: of rows that name one; their layout is to be chosen.
-    devices: of the whole measurement.  setup: what its scripts set beside the engine's defaults.
+    devices: of the whole measurement.  setup: what its scripts set besides the engine's defaults.
     """
 
     pools: tuple[Pool, ...]
@@ -76,14 +76,14 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A condition with what was assumed to get it."""
+    """A condition with its assumptions."""
 
     condition: Condition
     assumed: tuple[str, ...]
 
 
 def read_condition(row: Row) -> Reading:
-    """What `row` describes; NotCoveredError where it says too little or names what is not known."""
+    """The condition that `row` describes; NotCoveredError where it is incomplete or names something unknown."""
     return _read(replace(row, place="", metric="", value=1.0, unit=""))
 
 
@@ -149,22 +149,22 @@ def _named(row: Row, assumed: list[str]) -> tuple[Model, Device]:
 
 
 def _formats(row: Row, device: Device, defaults: EngineDefaults, assumed: list[str]) -> tuple[Format, Format]:
-    """Weights and KV values; a format in the notes or in the model's name fills a column that is silent, then the one
+    """Weights and KV values; a format in the notes or in the model's name fills an empty column, then the one
     that the model is published in."""
     weights, _, kv = row.precision.partition("/")
     stated = _STATED_GEMM.search(row.notes)
     if _silent(weights):
         weights = stated[1] if stated else format_spelled(row.model) or weights
     try:
-        found, said = named_format(weights)
+        found, text = named_format(weights)
         kept, _ = named_format(kv)
     except UserError as error:
         raise NotCoveredError(str(error)) from None
     if _silent(weights) and row.source.startswith("mlperf"):
-        found, said = narrowest(device)
+        found, text = narrowest(device)
     elif _silent(weights) and (published := published_format(row.model)) != "bf16":
-        found, said = published, f"precision not stated: {published}, as {row.model} is published"
-    assumed += filter(None, (said,))
+        found, text = published, f"precision not stated: {published}, as {row.model} is published"
+    assumed += filter(None, (text,))
     if _silent(kv):
         kept = _silent_kv(row, found, defaults)
         assumed.append(f"KV values in {kept}, not stated")
@@ -176,7 +176,7 @@ def _silent(words: str) -> bool:
 
 
 def _silent_kv(row: Row, weights: Format, defaults: EngineDefaults) -> Format:
-    """What the engine keeps beside such weights; tuned benchmarks (MLPerf, InferenceX) keep FP8 beside FP8 and FP4."""
+    """The engine's KV format for such weights; tuned benchmarks (MLPerf, InferenceX) have FP8 with FP8 and FP4."""
     if weights not in ("fp8", "fp4"):
         return "bf16"
     tuned = row.source.startswith("mlperf") or of_inferencex(row)
@@ -184,7 +184,7 @@ def _silent_kv(row: Row, weights: Format, defaults: EngineDefaults) -> Format:
 
 
 def _engine(row: Row, load: Load, defaults: EngineDefaults, setup: Setup) -> Engine:
-    """The engine's own limits, and those that the notes state; a closed load is never held back by the sequences."""
+    """The engine's own limits, and those in the notes; a closed load is never held back by the sequences."""
     stated, recipe = {}, setup.recipe
     if recipe.token_budget:
         stated["token_budget"] = recipe.token_budget
@@ -239,7 +239,7 @@ def _pools(
 
 
 def _stated_layout(row: Row) -> Row:
-    """The row with the degrees that its notes state in words, where its columns are silent: `TP = 2 and PP = 2`, `EP`.
+    """The row with the degrees that its notes state in words, where its columns are empty: `TP = 2 and PP = 2`, `EP`.
 
     A kind without a number is meant for all devices. Experts spread over ranks that else cut every layer.
     """
@@ -258,7 +258,7 @@ def _configured(base: Pool, role: Literal["prefill", "decode"], side: Side) -> P
 
 
 def _admitting(pool: Pool, sequences: int, tokens: int) -> Pool:
-    """The pool with the limits of its recipe, 0 for those that it does not state."""
+    """The pool with the limits of its recipe, 0 for those that it does not have."""
     engine = pool.engine
     sequences, tokens = sequences or engine.max_sequences, tokens or engine.token_budget
     return replace(pool, engine=replace(engine, max_sequences=sequences, token_budget=tokens))
@@ -275,9 +275,9 @@ def _side(base: Pool, role: str, fields: list[str], clients: int, assumed: list[
 
 
 def _kept(pool: Pool, defaults: EngineDefaults) -> Pool:
-    """The pool with the part of all memory that an engine which counts by what is left free comes to.
+    """The pool with its share of all memory, for an engine that counts its share of what is left free.
 
-    f of what is left beside the need n is f + (1 − f)·n/M of all M.
+    f of what is left besides the need n is f + (1 − f)·n/M of all M.
     """
     if not defaults.free_fraction:
         return pool
@@ -287,7 +287,7 @@ def _kept(pool: Pool, defaults: EngineDefaults) -> Pool:
 
 
 def _held(pool: Pool, role: str, assumed: list[str]) -> Pool:
-    """The pool on twice the devices, and again, until they hold the model: a smaller layout is none that was run."""
+    """The pool on twice the devices, repeatedly, until they hold the model: a smaller layout cannot have been run."""
     tensor = pool.tensor
     while tensor < WIDEST_MLA and not _fits(replace(pool, tensor=tensor)):
         tensor *= 2

@@ -1,4 +1,4 @@
-"""Rows that other rows of the same measurement contradict.
+"""Finds rows that other rows of the same measurement contradict.
 
 Sequences of a static batch start and end together, so its latency is TTFT + TPOT × (outputs − 1), whatever the engine.
 Where a source states all three and the latency is far from that sum, fewer or more tokens were generated than it says.
@@ -18,7 +18,7 @@ from poise.validation.load import load_of
 from poise.validation.row import Row
 
 FAR = 1.5
-"""How many times as long, or as short, as its parts a latency may be (medians over repetitions need not add up), and a
+"""The factor by which a latency may differ from its parts (medians over repetitions need not add up), and a
 run as another of the same condition."""
 
 PARTS = ("ttft_ms", "tpot_ms")
@@ -58,5 +58,5 @@ def _unrepeated(rows: Sequence[Row]) -> list[Row]:
 
 
 def _stated(row: Row) -> Row:
-    """All that is stated of a measured value but when it was taken over from elsewhere."""
+    """All fields of a measured value except those taken over from elsewhere."""
     return replace(row, place="", ref="", value=1.0, notes=_DUMP.sub("", row.notes))

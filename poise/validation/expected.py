@@ -1,4 +1,4 @@
-"""How far an answer is expected to be off: the spread of its kind over devices, as measured when this was released.
+"""The expected error of an answer: the spread of its kind over devices, as measured when this was released.
 
 `expected.json` holds, for a kind of metric under a kind of load, the median over devices of each one's own median and
 90th percentile of absolute errors: what to expect of a device not measured. `poise validate --spread` makes it.
@@ -22,7 +22,7 @@ from poise.validation.outcome import plain_metric
 _DATA = Path(__file__).with_name("expected.json")
 
 LEAST = 10
-"""Answers that a device must have to count."""
+"""Least answers of a device for it to count."""
 
 UNKNOWN = 1.0
 """The expected error of a kind that was never measured."""

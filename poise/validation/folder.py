@@ -1,4 +1,4 @@
-"""Everything measured that a folder holds, answered."""
+"""All measurements of a folder, answered."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Answered:
 def answer_folder(folder: Path, workers: Workers | None = None, progress: Meter | None = None) -> Answered:
     """Answers to every measurement below `folder`, whichever of the known files are there; UserError where none is."""
     if not folder.is_dir():
-        raise UserError(f"{folder}: is no folder; give the folder of measurements, or set POISE_DATA")
+        raise UserError(f"{folder}: is not a folder; give the folder of measurements, or set POISE_DATA")
     found = Answered(peers=read_peers(folder))
     table = next((path for path in (folder / TABLE, folder / TABLE.name) if path.is_file()), None)
     runs = sorted(path.parent for path in (folder / SOURCE).glob("*/requests.jsonl.gz"))

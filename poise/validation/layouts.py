@@ -40,8 +40,8 @@ class Layout:
     """One layout of a configuration.
 
     drafts: proposals of a decode step.  batch: most requests of a decode worker, of each of its ranks where those have
-    requests of their own; 0 where its recipe does not say.  prefill_batch, prefill_tokens: likewise the most requests
-    and prompt tokens of a prefill worker's step.
+    requests of their own; 0 where its recipe does not state them.  prefill_batch, prefill_tokens: likewise the most
+    requests and prompt tokens of a prefill worker's step.
     prefill: None where decode does both.
     """
 
@@ -65,7 +65,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a result says of its run. day: 2026-01-31, "" if not stated.  weights: fp8, fp4, ….  model: catalogued."""
+    """Conditions of a result's run. day: 2026-01-31, "" if not stated.  weights: fp8, fp4, ….  model: catalogued."""
 
     engine: str
     model: str

@@ -1,4 +1,4 @@
-"""What load a source's words describe: static batches, so many at once, a rate, a full queue or a scenario."""
+"""Parses the load that a source's words describe: static batches, concurrency, a rate, a full queue or a scenario."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _SCENARIOS: dict[str, Kind] = {
 
 
 def load_of(words: str, notes: str) -> Load:
-    """The load that `words` (the load column) and `notes` describe; `unknown` where they do not."""
+    """The load that `words` (the load column) and `notes` describe; `unknown` where they do not describe one."""
     notes, _, _ = notes.partition("; borrowed: ")
     name = words.strip().lower().replace("-", "").replace("_", "")
     if name in _SCENARIOS:

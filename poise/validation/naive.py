@@ -1,4 +1,4 @@
-"""The naive step costs that are set beside the answers."""
+"""The naive step costs for comparison with the answers."""
 
 from __future__ import annotations
 

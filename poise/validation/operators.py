@@ -1,4 +1,4 @@
-"""Single operators against measured ones: the tables' times, and the roofline's beside them."""
+"""Single operators compared with measured ones: the tables' times, and the roofline's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from poise.validation.score import ALL, Score
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """Predicted over measured of one group of rows; NaN where nothing answers."""
+    """Predicted over measured of one group of rows; NaN where there is no answer."""
 
     source: str
     device: str
@@ -52,7 +52,7 @@ def operator_scores(folder: Path) -> tuple[list[Score], list[str]]:
     """Scores of all operator profiles under `folder` by source, device and engine; rows of kinds that are not modelled,
     unanswered; and a total per kind. Empty where the folder holds no profiles. `naive` is the roofline.
 
-    Beside them a line for each source: what was read and what was left out.
+    With them a line for each source: what was read and what was left out.
     """
     if not any_profiles(folder):
         return [], []
@@ -121,7 +121,7 @@ def _single(
 def _mixed(
     tables: Tables, kind: str, device: Device, form: str, engine: str, kernel: str, rows: pl.DataFrame
 ) -> tuple[str, Floats, Floats]:
-    """A step of one chunk beside decodes: in one kernel where that gives each head of a decode a tile of its own, else
+    """A step of one chunk with decodes: in one kernel where that gives each head of a decode a tile of its own, else
     what each takes beyond the fixed time, which counts once."""
     chunk = rows.with_columns(batch=pl.lit(1), window=pl.lit(0))
     decodes = rows.with_columns(window=pl.lit(0))

@@ -1,4 +1,4 @@
-"""What a prediction comes to, and the figure of it that a metric's name asks for."""
+"""The outcome of a prediction, and the figure of it that a metric's name selects."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Outcome:
     """Latencies in seconds by part and statistic, flows per second by kind, over all devices.
 
     latency: part (ttft, tpot, itl, e2e) → statistic → seconds.  flow: output, prompt, total (tokens) and request.
-    notes: what had to be bent to get it.
+    notes: the approximations made.
     """
 
     latency: Mapping[str, Mapping[str, float]]
@@ -70,7 +70,7 @@ class Outcome:
     notes: tuple[str, ...] = field(default=())
 
     def later(self, seconds: float) -> Outcome:
-        """The same with every first token, and every end, so much later."""
+        """The same with every first token, and every end, later by this."""
         moved = {
             part: {name: value + seconds for name, value in each.items()} if part in ("ttft", "e2e") else each
             for part, each in self.latency.items()
@@ -78,7 +78,7 @@ class Outcome:
         return replace(self, latency=moved)
 
     def figure(self, metric: str, unit: str) -> float | None:
-        """The value that `metric` in `unit` asks for; None where the outcome does not have it."""
+        """The value of `metric` in `unit`; None where the outcome does not have it."""
         metric = plain_metric(metric)
         if found := _LATENCY.fullmatch(metric):
             part, statistic, scale = found.groups()
@@ -97,7 +97,7 @@ def _latency_unit(unit: str) -> str:
 
 
 def _share(per: str, unit: str, devices: int) -> float:
-    """The part of all devices' flow that is meant: all of it, one device's or that of a node of so many."""
+    """The part of all devices' flow that is meant: all of it, one device's or that of a node of several."""
     node = re.search(r"per (\d+)-GPU node", unit)
     if node:
         return int(node[1]) / devices

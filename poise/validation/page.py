@@ -22,7 +22,7 @@ from poise.validation.training.score import by_source as training_by_source
 SIZE, LEFT, RIGHT, TOP, BOTTOM = 380, 62, 14, 14, 44
 
 NEAR = 1.25
-"""The factor between the dashed lines beside the diagonal."""
+"""The factor of the dashed lines around the diagonal."""
 
 TITLE = "Predictions against measurements"
 
@@ -80,7 +80,7 @@ def page(found: Answered) -> str:
 
 
 def dots(found: Answered) -> list[Dot]:
-    """What was answered of serving and of training; whether a layout fits into memory is no point of a plane."""
+    """Sections for serving and for training; whether a layout fits into memory is not shown in a chart."""
     serving = [
         Dot(each.row.metric, each.row.source, each.row.value, each.predicted)
         for each in found.answers if each.predicted is not None and each.row.quality != "C"
@@ -102,7 +102,7 @@ def training(found: Answered) -> str:
 
 
 def _rows(score: Score) -> str:
-    """Which rows a total is of."""
+    """The rows of a total, in words."""
     if score.source != ALL:
         return score.source
     return "complete conditions" if score.quality == "A" else "all"

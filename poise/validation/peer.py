@@ -1,4 +1,4 @@
-"""Published errors of other simulators, set beside ours where the metric is the same."""
+"""Published errors of other simulators, listed with ours where the metric is the same."""
 
 from __future__ import annotations
 

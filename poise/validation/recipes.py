@@ -23,7 +23,7 @@ _DATA = Path(__file__).with_name("recipes.json")
 class Recipe:
     """What a script sets; 0, 1 and False leave the engine as it is.
 
-    token_budget: tokens of a step.  prompt_and: its budget is a prompt, a token a client and so many more.
+    token_budget: tokens of a step.  prompt_and: its budget is a prompt, a token a client and this many more.
     recv_interval: SGLang's `--scheduler-recv-interval`.  balance_iters: steps that prompts wait for one on every rank,
     where attention's ranks have requests of their own.  wait_iters, wait_ratio: TensorRT-LLM's
     `batch_wait_timeout_iters` and `batch_wait_max_tokens_ratio`.

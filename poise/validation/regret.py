@@ -1,4 +1,4 @@
-"""What choosing by predictions costs: of configurations measured alike, the one predicted best beside the best.
+"""The regret of choosing by predictions: of comparable configurations, the one predicted best against the best.
 
 A condition is a source's model on one kind of device under one load with one kind of lengths; configurations are the
 layouts, formats, engines and numbers of devices that were measured there. Throughput counts per device. Regret is by
@@ -18,7 +18,7 @@ from poise.validation.answer import Answer
 from poise.validation.score import ALL, Score
 
 PREFIX = "regret of "
-"""How the metric of such a score begins."""
+"""The prefix of the metric of such a score."""
 
 
 class Option(NamedTuple):

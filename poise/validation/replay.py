@@ -1,4 +1,4 @@
-"""Real runs of vLLM replayed: the same arrivals and lengths, the engine's own limits, latency statistics compared."""
+"""Replays real runs of vLLM: the same arrivals and lengths, the engine's own limits, latency statistics compared."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _row(folder: Path, meta: Mapping[str, Any], config: Mapping[str, Any], metri
 
 
 def _hardware(folder: Path, meta: Mapping[str, Any], config: Mapping[str, Any]) -> str:
-    """The device: what the run's machine says of itself, else its configuration, else the folder's name."""
+    """The device: as the run's machine reports it, else its configuration, else the folder's name."""
     stated = (meta.get("hardware") or {}).get("device_name")
     nodes = config.get("nodes") or [{}]
     placed = (nodes[0].get("instances") or [{}])[0].get("hardware")

@@ -1,4 +1,4 @@
-"""What a condition leaves open about its pools: numbers of workers, context, and how many requests memory holds."""
+"""Fills in what a condition leaves open about its pools: numbers of workers, context, and concurrent requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RANK_BATCH = 256
 """Requests that decode on one data rank at most, where the number of decode workers is not stated."""
 
 SLACK = 1.1
-"""How many times what memory holds by our reckoning a static batch may need: so far the reckoning is trusted."""
+"""The factor over our estimate of memory up to which a static batch is accepted."""
 
 RESIDENTS = 1000
 """Requests of which the mean of `residence` is taken."""
@@ -80,7 +80,7 @@ def holds(condition: Condition) -> bool:
 
 
 def unevicted(condition: Condition) -> Condition:
-    """The same with as many requests at once as memory holds to their ends, where the engine or its user sees to that.
+    """The same with as many requests at once as memory holds to their ends, where the engine or its user ensures that.
 
     Some engines admit by whole lengths; who submits to a benchmark sets the largest batch that memory holds.
     """
@@ -98,7 +98,7 @@ def _bounded(pool: Pool, condition: Condition) -> Pool:
 
 
 def residence(condition: Condition) -> float:
-    """Mean output tokens that a request at work has behind it, E[o²] / (2·E[o]): long ones are met more often."""
+    """Mean output tokens that a running request has generated, E[o²] / (2·E[o]): long ones are met more often."""
     known = condition.scenario.outputs if condition.scenario else ()
     output = lengths(condition.output, condition.load.spread, RESIDENTS, "output", known).astype(np.float64)
     return float((output**2).mean() / (2 * output.mean()))

@@ -1,4 +1,4 @@
-"""Measurements in one table: a row is one metric of one measured configuration."""
+"""The table of measurements: a row is one metric of one measured configuration."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 from poise.core.errors import TraceError
 
 NEEDED = ("source", "engine", "model", "gpu", "isl", "osl", "concurrency_or_rate", "metric", "value")
-"""Columns without which a row says nothing; what the others would say is taken as not stated where they are absent."""
+"""Required columns; the others count as not stated where they are absent."""
 
 
 SILENT = ("", "nan", "none", "null", "n/a", "na", "-")
-"""What programs write into a field of which nothing is known."""
+"""What programs write into an unknown field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measured value with its conditions as the source states them; 0 and "" where it is silent.
+    """One measured value with its conditions as the source states them; 0 and "" where it does not.
 
     place: the file and line.  tensor, pipeline, expert, data: parallel degrees, of the decode side of `disagg` rows.
     prompt, output: mean tokens of a request.  load: concurrency, rate, static batch or scenario in the source's words.

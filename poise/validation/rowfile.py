@@ -1,4 +1,4 @@
-"""Every answer as a line of a table: what was measured, predicted, assumed, and how sure that is."""
+"""Writes every answer as a line of a table: what was measured, predicted, assumed, and the expected error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = (
 
 
 def write_answers(answers: Sequence[Answer], path: Path, training: Sequence[Trained] = ()) -> None:
-    """Write one line an answer, training runs last, whole or not at all; what is not known is empty.
+    """Write one line an answer, training runs last, whole or not at all; unknown values are empty.
 
     A `.json` file holds objects.
     """

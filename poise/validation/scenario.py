@@ -23,7 +23,7 @@ DEGREES = (1, 2, 4, 8)
 """Degrees among which a layout is chosen."""
 
 LAYOUT = ("tensor", "pipeline")
-"""Degrees that are told of a layout."""
+"""Degrees that are written in a layout."""
 
 OFFLINE_S = 2400.0
 """How long an offline run lasts at least: as many samples are queued at once. The rules ask for 600 s, NVIDIA's
@@ -87,12 +87,12 @@ def _chosen(condition: Condition) -> Pool:
     return best[1]
 
 
-def _layouts(asked: Pool, condition: Condition) -> Iterator[Pool]:
-    """What submitters choose among: tensor degrees, and stages where the engine is run so."""
+def _layouts(pool: Pool, condition: Condition) -> Iterator[Pool]:
+    """The layouts that submitters choose from: tensor degrees, and stages where the engine is run so."""
     degrees = [degree for degree in DEGREES if degree <= condition.devices]
-    yield from (replace(asked, tensor=degree) for degree in degrees)
+    yield from (replace(pool, tensor=degree) for degree in degrees)
     if engine_defaults(condition.engine, condition.version).stages:
-        yield from (replace(asked, pipeline=degree) for degree in degrees[1:])
+        yield from (replace(pool, pipeline=degree) for degree in degrees[1:])
 
 
 def steady_rate(pool: Pool, condition: Condition) -> float:

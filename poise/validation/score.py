@@ -12,7 +12,7 @@ from poise.validation.answer import Answer
 from poise.validation.expected import stated_error
 
 ALL = "all"
-"""What stands for a column over which a total is taken."""
+"""The placeholder of a column over which a total is taken."""
 
 Key = tuple[str, str, str, str, str]
 """Source, device, model, engine and metric."""
@@ -20,7 +20,7 @@ Key = tuple[str, str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How far the answers of one group are off; shares are of the measured value, None where nothing was answered.
+    """The errors of the answers of one group; shares are of the measured value, None where nothing was answered.
 
     n, answered: rows, and those that have a prediction.  bias: median signed error.  median_ape, p90_ape: of absolute
     errors.  naive_bias, naive_median_ape: of the bare roofline.  quality: `C` for rows whose source contradicts itself,

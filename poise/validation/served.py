@@ -30,13 +30,13 @@ REQUESTS = 4000
 """Requests of a simulation at most; a longer load is its beginning and, weighted, as much of its middle."""
 
 LEAST_WAVES = 3
-"""Waves of a closed load at least, however many clients: the first is another than those that follow."""
+"""Least waves of a closed load, however many clients: the first differs from those that follow."""
 
 QUEUED = 3000
 """Requests of a full queue whose number is not stated (the commonest one of NVIDIA's published TensorRT-LLM runs)."""
 
 KEPT = 0.7
-"""Chance that a draft is kept on the random prompts of sweeps; heads keep more of what people ask for."""
+"""Chance that a draft is accepted on the random prompts of sweeps; real prompts have a higher one."""
 
 INSTANT = Belief(period_s=0.0, delay_s=0.0)
 
@@ -68,7 +68,7 @@ def run_of(condition: Condition, workload: Workload) -> Run:
 
 
 def batcher_of(condition: Condition) -> Batcher:
-    """How the engine composes its steps, under what its scripts set."""
+    """The engine's batch settings, with what its scripts set."""
     recipe, known = condition.setup.recipe, engine_defaults(condition.engine, condition.version)
     if known.prefill_first:
         return PrefillFirst(recv_interval=recipe.recv_interval)

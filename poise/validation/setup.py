@@ -1,4 +1,4 @@
-"""How a run of InferenceX was set up, beyond what its result says: flags of its scripts, and the layout of its day."""
+"""The setup of a run of InferenceX, beyond its result file: flags of its scripts, and the layout of its day."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ def of_inferencex(row: Row) -> bool:
 
 
 def setup_of(row: Row, model: Model, device: Device, weights: Format, clients: int) -> tuple[Setup, tuple[str, ...]]:
-    """How the run of `row` was set up, and what that assumes; the engine's defaults for all that is not InferenceX."""
+    """The setup of the run of `row`, and what that assumes; the engine's defaults for all that is not InferenceX."""
     if not of_inferencex(row):
         return UNKNOWN, ()
     day = found[1] if (found := _DAY.search(row.notes)) else ""
     lengths = int(row.prompt), int(row.output)
     layout = _layout(row, Run(row.engine, model.name, device.name, weights, row.version, day, *lengths, clients))
-    said = []
+    lines = []
     if layout is not None and row.disagg:
-        said.append("the layout is that of InferenceX's configuration for such a run")
+        lines.append("the layout is that of InferenceX's configuration for such a run")
     if layout is not None and layout.drafts:
-        said.append(f"{layout.drafts} tokens drafted a step, as InferenceX's configuration for such a run says")
+        lines.append(f"{layout.drafts} tokens drafted a step, as InferenceX's configuration for such a run says")
     if row.disagg:
-        return Setup(layout=layout), tuple(said)
+        return Setup(layout=layout), tuple(lines)
     shared = layout is not None and layout.decode.shared
     recipe = recipe_for(
         row.engine, model.name, device.name, weights, day=day, prompt=row.prompt, clients=clients, tensor=_ranks(row)
     )
     if recipe != PLAIN:
-        said.append("flags of InferenceX's script for such a run")
-    return Setup(recipe, layout, shared), tuple(said)
+        lines.append("flags of InferenceX's script for such a run")
+    return Setup(recipe, layout, shared), tuple(lines)
 
 
 def _ranks(row: Row) -> int:
@@ -64,7 +64,7 @@ def _ranks(row: Row) -> int:
 
 
 def _layout(row: Row, run: Run) -> Layout | None:
-    """The one layout that fits what the row says; where drafting is all that differs, the one without, and where what
+    """The one layout that fits the row; where drafting is all that differs, the one without, and where what
     its workers admit is, nothing is known of that.
 
     Sources write the devices of a decode worker as its degree, or those of all workers together.

@@ -1,4 +1,4 @@
-"""Scores as tables and sentences."""
+"""Prints scores as tables and sentences."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def show_scores(
     operators: Sequence[Score] = (),
     file: TextIO | None = None,
 ) -> None:
-    """Tables by source, device and operator, totals beside published errors, and what was not answered or assumed.
+    """Print tables by source, device and operator, totals with published errors, and what was not answered or assumed.
 
     Where there are only operators, only these.
     """
@@ -100,8 +100,8 @@ def _best(peers: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {error:.0%}" for name, error in ranked[:3]) or MISSING
 
 
-def _list(title: str, said: Sequence[str], out: TextIO) -> None:
-    counts = Counter(said).most_common()
+def _list(title: str, lines: Sequence[str], out: TextIO) -> None:
+    counts = Counter(lines).most_common()
     if not counts:
         return
     out.write(f"{title}:\n")

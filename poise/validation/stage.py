@@ -1,4 +1,4 @@
-"""Measured times of one layer by batch or tokens (Helix's profiles), beside what a layer costs by the estimator."""
+"""Measured times of one layer by batch or tokens (Helix's profiles), compared with the estimator's cost of a layer."""
 
 from __future__ import annotations
 

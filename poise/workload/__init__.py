@@ -83,7 +83,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load the readers when one of them is first asked for."""
+    """Load the readers when one of them is first used."""
     if name in ("read", "read_clients", "read_lengths", "read_profile"):
         from poise.workload import readers
 

@@ -3,7 +3,7 @@
 Wang et al., arXiv 2401.17644; data: HPMLL/BurstGPT (CC-BY-4.0). The paper models gaps as Gamma with parameters that
 change from window to window, prompts as near to Zipf, outputs by model. Here the rate of an hour is the mean times
 `DAY` times a lognormal factor that remembers the hour before; all three were fitted on 974 hourly counts of its first
-months (892,939 requests; November 2026), where hours vary by a coefficient of 2.8. There is no steady week in them.
+months (892,939 requests; November 2026), where hours vary by a coefficient of 2.8. They contain no steady week.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from poise.workload.varying import follow
 HOUR_S = 3600.0
 DAY = (0.88, 0.83, 0.52, 0.50, 0.47, 0.44, 0.19, 0.14, 0.27, 0.44, 0.60, 1.11,
        1.69, 1.56, 1.88, 1.60, 1.55, 1.41, 1.37, 1.84, 1.60, 1.20, 1.04, 0.97)  # fmt: skip
-"""Requests of each hour of the record's day over their mean; it does not say which hour of the clock is the first."""
+"""Requests of each hour of the record's day over their mean; the hour of the day of the first is unknown."""
 
 SPREAD, MEMORY = 1.4, 0.67
 """Standard deviation of the logarithm of an hour's factor, and its correlation with that of the hour before."""
@@ -55,10 +55,10 @@ def burstgpt(
     duration_s: float | None = None,
     **options: Unpack[Options],
 ) -> Workload:
-    """Return arrivals at `rate` in the mean of many days; tenant 0 asked ChatGPT, tenant 1 GPT-4.
+    """Return arrivals at `rate` in the mean of many days; tenant 0 is ChatGPT, tenant 1 GPT-4.
 
     cv: of the gaps as the rate stretches them (1: Poisson).  spread, memory: of hours, as `SPREAD` and `MEMORY`; with
-    spread 0 every day is alike.  gpt4: part of the requests of tenant 1.  failures: part of requests that ask for one
+    spread 0 all days are equal.  gpt4: part of the requests of tenant 1.  failures: part of requests that request one
     output token: their prompt is computed and nothing comes of it.  begin_s: the second of the day at which to begin.
     Lengths given by `options` hold for both models, in place of their own. One hour is seldom like the mean: take days,
     or spread 0, to load a cluster by a given rate.
@@ -70,12 +70,12 @@ def burstgpt(
     for name, value in (("gpt4", gpt4), ("failures", failures)):
         if not 0 <= value <= 1:
             raise ScenarioError(f"burstgpt: {name} is {value:g}, and it is a part of the requests; give 0 to 1")
-    told = {"kind": "burstgpt", "rate": rate, "cv": positive("cv", cv, zero=True), "spread": spread, "gpt4": gpt4}
+    facts = {"kind": "burstgpt", "rate": rate, "cv": positive("cv", cv, zero=True), "spread": spread, "gpt4": gpt4}
     seed = options.get("seed", 0)
 
     def draw(end_s: float | None, rows: int | None) -> Workload:
         profile = _profile(rate, spread, memory, positive("begin_s", begin_s, zero=True), seed, end_s, rows)
-        return _modelled(follow(profile, cv, rows, end_s, options, dict(told)), gpt4, failures, options)
+        return _modelled(follow(profile, cv, rows, end_s, options, dict(facts)), gpt4, failures, options)
 
     if requests is None and duration_s is None:
         return endless(draw(None, 1), lambda seconds: draw(seconds, None))

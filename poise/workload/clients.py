@@ -68,8 +68,8 @@ def servegen(
     """Return the requests of `clients` (`read_clients`) from second `begin_s` on; the client is the tenant.
 
     duration_s, requests: where the arrivals stop; give one of them, the families are of up to 849 million requests.
-    rate: requests per second over what is asked for; every client and window is scaled alike (None: as recorded).
-    top: only the clients with the most requests.  unmeasured: what becomes of clients without table of lengths, `drop`
+    rate: requests per second over the whole; every client and window is scaled equally (None: as recorded).
+    top: only the clients with the most requests.  unmeasured: the treatment of clients without table of lengths, `drop`
     or `pool` (each request takes the table of another client of that time, drawn by their requests).
     max_tokens: the client's limit; longer outputs are cut to it.
 
@@ -85,7 +85,7 @@ def servegen(
     if begin_s >= clients.span_s:
         raise ScenarioError(f"begin_s is {begin_s:g}; {clients.path} lasts {clients.span_s:g} s, begin before that")
     inside = clients.some((clients.begin_s + clients.window_s > begin_s) & (clients.begin_s < end_s))
-    inside, told = _measured(_busiest(inside, top), unmeasured)
+    inside, facts = _measured(_busiest(inside, top), unmeasured)
     if len(inside.client) == 0:
         raise ScenarioError(f"nobody arrives from {begin_s:g} to {end_s:g} s; choose another part of the file")
     factor = 1.0
@@ -110,7 +110,7 @@ def servegen(
         output=output.astype(np.int32),
         max_tokens=limit,
         tenant=inside.client[window[order]].astype(np.int32),
-        source={"kind": "servegen", "path": clients.path, "begin_s": begin_s, "factor": factor, **told, "seed": seed},
+        source={"kind": "servegen", "path": clients.path, "begin_s": begin_s, "factor": factor, **facts, "seed": seed},
     )
 
 
@@ -125,17 +125,17 @@ def _busiest(clients: Clients, top: int | None) -> Clients:
 
 
 def _measured(clients: Clients, unmeasured: str) -> tuple[Clients, dict[str, Any]]:
-    """Drop or keep windows without lengths; tells how many clients, and what share of the requests, they are."""
+    """Drop or keep windows without lengths; reports their number of clients and share of the requests."""
     if unmeasured not in ("drop", "pool"):
         raise ScenarioError(f"unmeasured is {unmeasured!r}; it must be drop or pool")
     lacking = clients.table < 0
-    told = {
+    facts = {
         "clients": len(np.unique(clients.client)),
         "unmeasured": unmeasured,
         "unmeasured_clients": len(np.unique(clients.client[lacking])),
         "unmeasured_share": float(clients.expected[lacking].sum() / max(clients.expected.sum(), 1.0)),
     }
-    return (clients.some(~lacking), told) if unmeasured == "drop" else (clients, told)
+    return (clients.some(~lacking), facts) if unmeasured == "drop" else (clients, facts)
 
 
 def _overlap(clients: Clients, begin_s: float, end_s: float) -> float:
@@ -145,7 +145,7 @@ def _overlap(clients: Clients, begin_s: float, end_s: float) -> float:
 
 
 def _enough(clients: Clients, factor: float, requests: int, begin_s: float) -> Clients:
-    """The first windows of time that certainly hold so many requests behind `begin_s`."""
+    """The first windows of time that certainly hold that many requests after `begin_s`."""
     starts, inverse = np.unique(clients.begin_s, return_inverse=True)
     per_start = np.bincount(inverse, np.floor(clients.expected * factor))
     per_start[starts < begin_s] = 0

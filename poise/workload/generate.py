@@ -25,7 +25,7 @@ PROMPT_TOKENS, OUTPUT_TOKENS = 512, 128
 """Lengths where none are given."""
 
 MOST_ROWS = 10**9
-"""Requests beyond which a typing mistake is likelier than a wish; a billion rows take 16 GB."""
+"""Requests beyond which a typing mistake is likelier than intent; a billion rows take 16 GB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Options(TypedDict, total=False):
     prompt_tokens, output_tokens: a number or a distribution (defaults 512 and 128 tokens).
     lengths: pairs to draw both from, in place of the two.
     max_tokens: the client's limit; longer outputs are cut to it.
-    deadline_s, timeout_s: seconds after arrival.  priority: lower goes first.
+    deadline_s, timeout_s: seconds after arrival.  priority: lower is served first.
     retry: how often a refused or lost request is sent again.
     seed: whole number of at least 0 (default 0).
     """
@@ -94,7 +94,7 @@ def gamma(
 
 
 def gaps_of(cv: float, rng: np.random.Generator) -> Callable[[int], Floats]:
-    """What draws so many Gamma gaps of mean 1 and coefficient of variation `cv`."""
+    """A function that draws n Gamma gaps of mean 1 and coefficient of variation `cv`."""
     if cv == 0:
         return np.ones
     if cv == 1:
@@ -136,7 +136,7 @@ def endless(first: Workload, draw: Callable[[float], Workload]) -> Workload:
 
 
 def _rows(requests: int | None, duration_s: float | None, rate: float) -> int:
-    """Rows to draw: the requests asked for, or rather more than are expected within the duration."""
+    """Rows to draw: the requested number, or more than are expected within the duration."""
     if requests is None and duration_s is None:
         raise ScenarioError(
             "requests and duration_s are both missing; give one of them, to say where the arrivals stop"

@@ -12,7 +12,7 @@ from poise.workload.table import Prefixes, Workload
 def grown(workload: Workload) -> Prefixes:
     """Return the identity of prompts that each begin with those before them; every request waits for at most one.
 
-    A prompt that is shorter than the one before it begins anew. An output that does not fit into the next prompt (it
+    A prompt that is shorter than the one before it restarts. An output that does not fit into the next prompt (it
     was left out of it, or cut) is not found there.
     """
     parent = _parents(workload)
@@ -21,9 +21,9 @@ def grown(workload: Workload) -> Prefixes:
     for row, before in enumerate(parent.tolist()):
         chain: list[tuple[int, int]] = []
         if before >= 0 and prompt[row] >= prompt[before]:
-            said = prompt[before] + output[before]
-            chain = [*chains[before], *([(2 * before + 1, said)] if said <= prompt[row] else [])]
-        # A prompt as long as what was said before it is that; its own id would end at the same token.
+            context = prompt[before] + output[before]
+            chain = [*chains[before], *([(2 * before + 1, context)] if context <= prompt[row] else [])]
+        # A prompt as long as the conversation before it is identical; its own id would end at the same token.
         own = [] if chain and chain[-1][1] == prompt[row] else [(2 * row, prompt[row])]
         chains.append(chain + own)
     sizes = [len(chain) for chain in chains]

@@ -181,7 +181,7 @@ Spec = float | Distribution | Mapping[str, Any]
 
 
 def length(spec: Spec, name: str = "length") -> Distribution:
-    """Return the distribution that `spec` means; ScenarioError, beginning with `name`, says what is wrong with it.
+    """Return the distribution that `spec` describes; ScenarioError for a bad one, its message beginning with `name`.
 
     A mapping has one key, a distribution of `NAMED`; its value maps the parameters, or is the first of them alone
     (`{"fixed": 512}`, `{"empirical": [3, 5]}`).

@@ -28,7 +28,7 @@ class Call:
 class Tokens:
     """Lengths, in tokens.
 
-    system: what all prompts begin with.  question: what is asked.  thought: what ReAct writes before a call.
+    system: the beginning of all prompts.  question: the user's.  thought: what ReAct writes before a call.
     line: one call of a plan.  result: what a tool returns.  answer: what the last request writes.
     """
 
@@ -61,13 +61,13 @@ def react(calls: Mapping[str, Call], tokens: Tokens | None = None) -> Workflow:
 def planned(calls: Mapping[str, Call], tokens: Tokens | None = None, *, streamed: bool = False) -> Workflow:
     """Return the program that plans all calls, runs each when what it needs is done, and joins the results.
 
-    streamed: a call also runs before the plan is whole, once its line is. Each line then is a request that goes on from
+    streamed: a call also runs before the plan is whole, once its line is. Each line then is a request that continues
     the line before it, whose KV a prefix cache holds; so it is admitted again, which costs it some steps of the engine.
     """
     sizes, ordered = tokens or Tokens(), _ordered(calls)
-    tasks, last, told = _plan(list(ordered), sizes, streamed)
+    tasks, last, line_of = _plan(list(ordered), sizes, streamed)
     for name, call in ordered.items():
-        tasks[name] = Task([told[name], *call.after], seconds=call.seconds)
+        tasks[name] = Task([line_of[name], *call.after], seconds=call.seconds)
     results = sizes.result * len(ordered)
     tasks["answer"] = Task(
         [last, *ordered], prompt_tokens=results, output_tokens=sizes.answer, begins_with=last
@@ -82,14 +82,14 @@ def _plan(names: Sequence[str], sizes: Tokens, streamed: bool) -> tuple[dict[str
         whole = Task(output_tokens=sizes.line * len(names), **first)  # type: ignore[arg-type]
         return {"plan": whole}, "plan", dict.fromkeys(names, "plan")
     tasks: dict[str, Task] = {}
-    told: dict[str, str] = {}
+    line_of: dict[str, str] = {}
     before = ""
     for number, name in enumerate(names):
-        told[name] = f"line {number}"
+        line_of[name] = f"line {number}"
         going_on = {"after": [before], "prompt_tokens": 1, "begins_with": before} if before else first
-        tasks[told[name]] = Task(output_tokens=sizes.line, **going_on)  # type: ignore[arg-type]
-        before = told[name]
-    return tasks, before, told
+        tasks[line_of[name]] = Task(output_tokens=sizes.line, **going_on)  # type: ignore[arg-type]
+        before = line_of[name]
+    return tasks, before, line_of
 
 
 def _ordered(calls: Mapping[str, Call]) -> dict[str, Call]:

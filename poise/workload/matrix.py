@@ -1,6 +1,6 @@
 """Matrix: conversations of agents run by one central loop, in batches, or row by row from peer to peer.
 
-What a conversation knows travels in the message from agent to agent (arXiv 2511.21686), so no loop holds all of them,
+The state of a conversation travels in the message from agent to agent (arXiv 2511.21686), so no loop holds all of them,
 and a row that ends admits the next at once. Here each row is a list of calls with their seconds, on agents of which
 each serves some calls at once.
 """
@@ -29,7 +29,7 @@ Rows = Sequence[Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Who does the work.
+    """The agents that do the work.
 
     rows: conversations in flight at most.  agents: replicas of agents.  calls: that one serves at once.
     step_s: of orchestration before each call: the central loop's, one call after another, else the agent's own.
@@ -52,7 +52,7 @@ class Fleet:
 
 @dataclass(slots=True)
 class Done:
-    """What became of the rows. seconds: until the last ended.  lost: rows that went down with an agent."""
+    """The results of the rows. seconds: until the last ended.  lost: rows lost with an agent."""
 
     seconds: float = 0.0
     calls: int = 0
@@ -84,7 +84,7 @@ def run(rows: Rows, way: Way, fleet: Fleet) -> Done:
 
 
 class _Run:
-    """Rows on their way; at one instant things happen in the order in which they were asked for."""
+    """Rows under way; simultaneous events happen in the order in which they were scheduled."""
 
     def __init__(self, rows: Rows, way: Way, fleet: Fleet) -> None:
         self._rows = rows
@@ -141,7 +141,7 @@ class _Run:
         self._admit(now)
 
     def _ask(self, now: float, row: int) -> None:
-        """A call goes to the agent with the fewest, the first of them."""
+        """Send a call to the agent with the fewest, the first of equals."""
         agent = self._load.index(min(self._load))
         self._load[agent] += 1
         self._queues[agent].append(row)

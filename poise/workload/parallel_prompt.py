@@ -37,7 +37,7 @@ def fan_out(
     """Return `base` with the share `share` of its requests asking for several items each.
 
     way: `serial` is one request with all items, whose answers follow one another; `parallel` one request for each item,
-    whose prompts begin with the same context; `unshared` the same without identity, so that nobody finds it cached.
+    whose prompts begin with the same context; `unshared` the same without identity, so that none is found in a cache.
     items: how many (2 to 10).  context_tokens: template and context.  item_tokens, output_tokens: of each item.
     Numbers or distributions; the draws are the same in every way. Requests of one prompt are one program, the others
     none. The published share is 10.3 %; the other defaults are ours.
@@ -64,7 +64,7 @@ def fan_out(
         parent = np.arange(len(chosen))
     else:
         item, output = sizes
-    return _with(base, chosen, parent, context, context[parent] + item, output, shared=way == "parallel", told=way)
+    return _with(base, chosen, parent, context, context[parent] + item, output, shared=way == "parallel", label=way)
 
 
 def _drawn(spec: Spec, name: str, rows: int, seed: int) -> NDArray[np.int64]:
@@ -73,7 +73,7 @@ def _drawn(spec: Spec, name: str, rows: int, seed: int) -> NDArray[np.int64]:
 
 def _with(
     base: Workload, chosen: NDArray[np.int64], parent: NDArray[np.int64], context: NDArray[np.int64],
-    prompt: NDArray[np.int64], output: NDArray[np.int64], *, shared: bool, told: str,
+    prompt: NDArray[np.int64], output: NDArray[np.int64], *, shared: bool, label: str,
 ) -> Workload:  # fmt: skip
     """`base` with the rows `chosen` replaced by children; row i of these belongs to `chosen[parent[i]]`."""
     if max(prompt.max(initial=0), output.max(initial=0)) > LONGEST:
@@ -90,7 +90,7 @@ def _with(
         np.concatenate([base.output[kept], output])[order].astype(np.int32),
         session=session.astype(np.int32),
         retry=base.retry,
-        source={**base.source, "fan_out": {"way": told, "prompts": len(chosen), "requests": len(place)}},
+        source={**base.source, "fan_out": {"way": label, "prompts": len(chosen), "requests": len(place)}},
     )
     if shared:
         mine = session >= 0

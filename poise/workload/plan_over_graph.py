@@ -3,7 +3,7 @@
 A rule makes one product out of several others, in a time and at a cost; a product may be made by alternative rules
 (arXiv 2502.14563). With as many workers as there are rules the least time is a shortest way in an AND/OR graph, found
 by Knuth's generalisation of Dijkstra's algorithm: t(x) = min over rules of (time + max over sources of t). The least
-cost with shared sources is NP-hard, so the cost told is that of the plan of least time.
+cost with shared sources is NP-hard, so the returned cost is that of the plan of least time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Plan:
     cost: float
 
     def makespan(self, workers: int) -> float:
-        """Return the time with so many workers, by list scheduling: of the rules that can run, the longest tail first.
+        """Return the time with `workers` workers, by list scheduling: of the rules that can run, the longest tail
+        first.
 
         An upper bound of the best schedule, at most 2 − 1/workers times as long (Graham 1969).
         """

@@ -1,4 +1,4 @@
-"""A rate of arrivals that changes over time, and its exact inverse: when so many arrivals are expected."""
+"""A rate of arrivals that changes over time, and its exact inverse: when n arrivals are expected."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Profile:
         return float(rounds * self.total + self.expected[place] + begun * (self.rate[place] + slope * begun / 2))
 
     def when(self, arrivals: Floats) -> Floats:
-        """The instants until which so many arrivals are expected, exactly; behind its end the profile comes again.
+        """The times by which the given numbers of arrivals are expected, exactly; the profile repeats after its end.
 
         Maps a Poisson process of rate 1 to one with this rate (Çinlar 1975, section 4.7: inversion).
         """

@@ -23,7 +23,7 @@ REQUEST = "request"
 """The tool of an answer that calls none, but on which other requests of its program wait."""
 
 Waits = dict[int, int]
-"""When a task can begin: so many picoseconds after the end of each request (by row), or after START."""
+"""The earliest start of a task: picoseconds after the end of each request (by row), or after START."""
 
 Extent = tuple[int, int]
 
@@ -138,8 +138,8 @@ class _Program:
         return stream(self._seed, " ".join(filter(None, ("workflow", self._label, name, field))))
 
     def _whole(self, name: str, field: str, spec: Spec, rows: int) -> list[int]:
-        said = f"{name}: {field}"
-        drawn: list[int] = tokens(length(spec, said), self._stream(name, field), rows, said).tolist()
+        label = f"{name}: {field}"
+        drawn: list[int] = tokens(length(spec, label), self._stream(name, field), rows, label).tolist()
         return drawn
 
     def _columns(self, name: str, task: Task) -> dict[str, list[int]]:
@@ -253,6 +253,6 @@ def _workload(made: _Rows, starts: Workload, several: int, seed: int) -> Workloa
         own = getattr(starts, name)
         if own is not None:
             setattr(many, name, own[session])
-    told = {"programs": len(starts), "requests": rows, "of": several, "seed": seed}
-    many.source = {**starts.source, "workflows": told}
+    facts = {"programs": len(starts), "requests": rows, "of": several, "seed": seed}
+    many.source = {**starts.source, "workflows": facts}
     return by_arrival(many)

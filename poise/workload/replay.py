@@ -51,8 +51,8 @@ def recorded_sessions(starts: Workload, recorded: Workload, *, think_s: Spec | N
         if own is not None and getattr(many, name) is None:
             setattr(many, name, own[owner])
     many.retry = starts.retry or recorded.retry
-    told = {"sessions": len(starts), "requests": len(rows), "of": len(of), "seed": seed}
-    many.source = {**starts.source, "recorded_sessions": {**recorded.source, **told}}
+    facts = {"sessions": len(starts), "requests": len(rows), "of": len(of), "seed": seed}
+    many.source = {**starts.source, "recorded_sessions": {**recorded.source, **facts}}
     return by_arrival(many)
 
 
@@ -69,7 +69,7 @@ def _refuse(starts: Workload, recorded: Workload, think_s: Spec | None) -> None:
 
 
 def _joins(recorded: Workload, rows: Rows, first: Rows) -> tuple[Rows, Rows]:
-    """Who waits for whom among the repetitions: as recorded, or where nobody waits there, one after another.
+    """Dependencies within each repetition: as recorded, or where none are, one after another.
 
     rows: the recorded row of each.  first: the first row of its repetition.
     """
@@ -99,7 +99,7 @@ def _relabelled(many: Prefixes, recorded: Prefixes, session: Rows, owner: Rows) 
         place = np.searchsorted(known, ids)
         return place + np.where(low == high, 1, 0)[place] * (copy + 1) * len(known)
 
-    told = many.output
-    if told is not None:
-        told = np.where(told >= 0, renamed(np.maximum(told, ids.min()), owner), -1)
-    return Prefixes(many.offsets, renamed(many.ids, owner[many.rows]), many.ends, told)
+    output_ids = many.output
+    if output_ids is not None:
+        output_ids = np.where(output_ids >= 0, renamed(np.maximum(output_ids, ids.min()), owner), -1)
+    return Prefixes(many.offsets, renamed(many.ids, owner[many.rows]), many.ends, output_ids)

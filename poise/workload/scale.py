@@ -27,8 +27,8 @@ def head(workload: Workload, rows: int) -> Workload:
 def thin(workload: Workload, fraction: float, seed: int = 0) -> Workload:
     """Return whole sessions, in a seeded order, until the share `fraction` of the requests (in (0, 1]) is reached.
 
-    Sessions are those of `session_of`; where there are none each request stands alone. With equal seeds a smaller
-    fraction is a subset of a larger one. At least one session stays; stamps are not changed.
+    Sessions are those of `session_of`; where there are none each request is a session by itself. With equal seeds a
+    smaller fraction is a subset of a larger one. At least one session stays; stamps are not changed.
     """
     if positive("fraction", fraction) > 1:
         raise ScenarioError(f"fraction is {fraction!r}; it must be in (0, 1]; use superpose for more load")
@@ -40,7 +40,7 @@ def thin(workload: Workload, fraction: float, seed: int = 0) -> Workload:
 
 
 def superpose(workload: Workload, copies: int, seed: int = 0, *, within_s: float | None = None) -> Workload:
-    """Return `copies` of the workload at once, as if so many independent crowds had sent it.
+    """Return `copies` superposed copies of the workload, as if from that many independent sets of clients.
 
     The first copy stays; every other one is moved by its own seeded shift, uniform over the length of the workload, and
     what passes its end comes in again at its start. `within_s` bounds the shift in seconds, which keeps the shape of a
@@ -63,7 +63,7 @@ def scaled(workload: Workload, factor: float, squeeze: bool = False, seed: int =
     Below 1 it is thinned; above 1 it is superposed, the last copy thinned where the factor is not whole. So with equal
     seeds a smaller load is part of every larger one. With `squeeze` the same requests come in 1/`factor` of the time
     instead: think times stay, but the stamps of recorded sessions are squeezed too, which no real crowd would do;
-    `source` says so.
+    `source` records it.
     """
     positive("factor", factor)
     if workload.concurrency:
@@ -85,8 +85,8 @@ def scaled(workload: Workload, factor: float, squeeze: bool = False, seed: int =
     kept = np.ones((whole + 1, len(workload)), dtype=bool)
     kept[whole], sessions = _some(workload, factor - whole, seed, f"thin copy {whole}")
     some = take(_copies(workload, whole + 1, seed), np.flatnonzero(kept.ravel()))
-    told = {"copies": whole + 1, "sessions_of_the_last": sessions, "share": len(some) / len(workload)}
-    return _note(by_arrival(some), scale=factor, **told, seed=seed)
+    facts = {"copies": whole + 1, "sessions_of_the_last": sessions, "share": len(some) / len(workload)}
+    return _note(by_arrival(some), scale=factor, **facts, seed=seed)
 
 
 def at_rate(workload: Workload, rate: float, squeeze: bool = False, seed: int = 0) -> Workload:
@@ -119,7 +119,7 @@ def _some(workload: Workload, fraction: float, seed: int, purpose: str) -> tuple
 
 
 def _copies(workload: Workload, copies: int, seed: int, within_s: float | None = None) -> Workload:
-    """So many copies one behind the other, each shifted in time, not yet sorted; fewer are the beginning of more."""
+    """Concatenated copies, each shifted in time, not yet sorted; fewer are a prefix of more."""
     rows = len(workload)
     many = repeat(workload, copies)
     first = np.arange(rows) if workload.after_offsets is None else session_of(workload)
@@ -137,7 +137,7 @@ def session_of(workload: Workload) -> Rows:
     """Return for each row the first row of its session.
 
     Sessions are what must not be torn apart: rows of one `session`, rows joined by `after` and, where no sessions are
-    given, rows that share prefix. An id that more than √rows rows have (a system prompt) joins nobody: enough of its
+    given, rows that share prefix. An id that more than √rows rows have (a system prompt) joins none: enough of its
     users stay when others go. Identity is chained, so rows that share any rarer id share the shallowest rarer id of
     their prompts.
     """

@@ -20,7 +20,7 @@ def shared_prefixes(
 ) -> Workload:
     """Return `base` with a shared prefix before each prompt: prompt = prefix of the request's group + its own prompt.
 
-    Each request draws one of `groups` groups with P(rank k) ∝ k^−`zipf` (0: all alike). A group's prefix has
+    Each request draws one of `groups` groups with P(rank k) ∝ k^−`zipf` (0: all equal). A group's prefix has
     `prefix_tokens` tokens (a number or a distribution, drawn once a group) in `depth` extents: level d of the tree
     has ⌈groups^(d/depth)⌉ nodes, each with a depth-th of the tokens, and neighbouring ranks share parents. Depth 1 is
     a flat set of system prompts; depth 3 might be organisation, application, document. ScenarioError when `base` has
@@ -41,9 +41,9 @@ def shared_prefixes(
     prefixes = Prefixes(
         offsets=np.arange(rows + 1, dtype=np.int64) * depth, ids=ids[group].ravel(), ends=ends[group].ravel()
     )
-    told = {"groups": groups, "zipf": zipf, "depth": depth, "seed": seed}
+    facts = {"groups": groups, "zipf": zipf, "depth": depth, "seed": seed}
     prompt = (base.prompt + ends[group, -1]).astype(np.int32)
-    return replace(base, prompt=prompt, prefixes=prefixes, source={**base.source, "shared_prefixes": told})
+    return replace(base, prompt=prompt, prefixes=prefixes, source={**base.source, "shared_prefixes": facts})
 
 
 def _tree(groups: int, prefix_tokens: Spec, depth: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

@@ -21,7 +21,7 @@ def demand(
 ) -> Demand:
     """The histogram of requests of these lengths that come `rate` times a second.
 
-    prompts, outputs: the most tokens of each bucket, ascending. A bucket stands for its requests by their mean
+    prompts, outputs: the most tokens of each bucket, ascending. A bucket represents its requests by their mean
     lengths, rounded up, and has its part of the rate; empty ones are left out. Buckets are sorted by size.
     """
     places = places_of(prompt, output, prompts, outputs)

@@ -24,7 +24,7 @@ def summary(workload: Workload, block_tokens: int = 16, warmup_s: float = 0.0) -
         raise ScenarioError("the arrivals have no end, so there is nothing to sum up; give requests or duration_s")
     gaps = gaps_s(workload)
     span = float(gaps.sum())
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "requests": len(workload),
         "independent": len(gaps) + 1,
         "span_s": span,
@@ -34,13 +34,13 @@ def summary(workload: Workload, block_tokens: int = 16, warmup_s: float = 0.0) -
         "output_tokens": _lengths(workload.output),
     }
     if workload.session is not None:
-        told["sessions"] = len(np.unique(workload.session[workload.session >= 0]))
+        facts["sessions"] = len(np.unique(workload.session[workload.session >= 0]))
     if workload.concurrency:
-        told["concurrency"] = workload.concurrency
+        facts["concurrency"] = workload.concurrency
     if workload.prefixes is not None:
-        told["reachable_hit_rate"] = workload.reachable_hit_rate(block_tokens, warmup_s)
-        told["block_tokens"] = block_tokens
-    return told
+        facts["reachable_hit_rate"] = workload.reachable_hit_rate(block_tokens, warmup_s)
+        facts["block_tokens"] = block_tokens
+    return facts
 
 
 def gaps_s(workload: Workload) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""The columns of a workload: who arrives when, with what, after whom."""
+"""The columns of a workload: arrivals, lengths, identities and dependencies of requests."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class Workload:
     after_delay: for each of `after_ids` what must pass since that one ended, before it counts as ended for the join
     (None: nothing). So tools of different length can lie between a request and those it waits for.
     max_tokens: the client's limit (0: none).  model: index into `models` (None: the cluster's only one).
-    lora, session, tenant: indices, -1 for none.  priority: lower goes first (vLLM's rule).
+    lora, session, tenant: indices, -1 for none.  priority: lower is served first (vLLM's rule).
     stage: which step of its session's program, an index into `stages`, -1 for none.
     tool: which tool the answer calls, an index into `tools`, -1 for none: the session ends then.
     deadline, timeout: picoseconds after arrival, 0 for none; at its timeout a client leaves.
     retry: how often a client whose request was refused or lost sends it again.
-    concurrency: closed load: at most so many requests in the system, the next one enters when one ends; 0 is open
+    concurrency: closed load: at most that many requests in the system, the next one enters when one ends; 0 is open
     load.
-    endless: draws the rows of so many seconds, where the arrivals were given no end; there are no rows then.
+    endless: draws the rows of a number of seconds, where the arrivals were given no end; there are no rows then.
     source: where the rows come from and what was done to them, for provenance.
     """
 
@@ -138,7 +138,7 @@ class Workload:
         return superpose(self, copies, seed, within_s=within_s)
 
     def scaled(self, factor: float, squeeze: bool = False, seed: int = 0) -> Workload:
-        """Return the workload at `factor` times its rate: thinned, superposed or, if asked, with stamps squeezed."""
+        """Return the workload at `factor` times its rate: thinned, superposed or, with `squeeze`, compressed."""
         from poise.workload.scale import scaled
 
         return scaled(self, factor, squeeze, seed)

@@ -69,8 +69,8 @@ def sessions(
     many.after_ids = np.flatnonzero(turn > 0) - 1
     # Prompts only grow, so what does not fit is the tail of its session and nothing that stays waits for it.
     kept = np.flatnonzero(fits)
-    told = {"sessions": len(starts), "requests": len(kept), "seed": seed}
-    many.source = {**starts.source, "sessions": told}
+    facts = {"sessions": len(starts), "requests": len(kept), "seed": seed}
+    many.source = {**starts.source, "sessions": facts}
     return take(many, kept[np.lexsort((turn[kept], many.arrival[kept]))])
 
 

@@ -38,16 +38,16 @@ def diurnal(
     if rate is not None:
         profile = profile.times(positive("rate", rate) / profile.mean)
     profile = spiked(profile, spikes)
-    told = {"kind": "diurnal", "rate": profile.mean, "cv": positive("cv", cv, zero=True), "span_s": profile.span_s}
+    facts = {"kind": "diurnal", "rate": profile.mean, "cv": positive("cv", cv, zero=True), "span_s": profile.span_s}
     if duration_s is not None and not repeat and positive("duration_s", duration_s) > profile.span_s:
         raise ScenarioError(
             f"duration_s is {duration_s:g}, and the profile ends at {profile.span_s:g} s; shorten it or set repeat"
         )
     if repeat and requests is None and duration_s is None:
-        first = follow(profile, cv, 1, None, options, told)
-        return endless(first, lambda seconds: follow(profile, cv, None, seconds, options, told))
+        first = follow(profile, cv, 1, None, options, facts)
+        return endless(first, lambda seconds: follow(profile, cv, None, seconds, options, facts))
     end = duration_s if repeat or duration_s is not None else profile.span_s
-    return follow(profile, cv, requests, end, options, told)
+    return follow(profile, cv, requests, end, options, facts)
 
 
 def on_off(
@@ -75,7 +75,7 @@ def on_off(
 
         return endless(first, draw)
     seed = options.get("seed", 0)
-    told = {"kind": "on_off", "rate_on": rate_on, "rate_off": rate_off}
+    facts = {"kind": "on_off", "rate_on": rate_on, "rate_off": rate_off}
     lasting = [length(spec, name) for name, spec in (("off_s", off_s), ("on_s", on_s))]
     turns = 64
     while True:
@@ -87,14 +87,14 @@ def on_off(
         profile = Profile.steps(lasts, np.tile([rate_off, rate_on], turns))
         enough = requests is not None and profile.total > requests + 10 * requests**0.5 + 10
         if enough or (duration_s is not None and profile.span_s >= duration_s):
-            return follow(profile, 1.0, requests, duration_s, options, told)
+            return follow(profile, 1.0, requests, duration_s, options, facts)
         turns *= 2
         if turns > MOST_ROWS:
             raise ScenarioError("on_s and off_s are too short for so long a load; give longer ones")
 
 
 def follow(
-    profile: Profile, cv: float, requests: int | None, end_s: float | None, options: Options, told: dict[str, Any]
+    profile: Profile, cv: float, requests: int | None, end_s: float | None, options: Options, facts: dict[str, Any]
 ) -> Workload:
     """Arrivals at rate 1 with the given cv, stretched along the profile."""
     expected = None if end_s is None else profile.until(end_s)
@@ -102,4 +102,4 @@ def follow(
         raise ScenarioError("duration_s is too short: no request arrives in it; make it longer or give requests")
     counted = until(gaps_of(cv, stream(options.get("seed", 0), "arrival")), 1.0, requests, expected)
     arrival: Floats = profile.when(counted)
-    return filled(arrival, options, told)
+    return filled(arrival, options, facts)

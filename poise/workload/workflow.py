@@ -28,7 +28,7 @@ class Task:
 
     after: the tasks it waits for, all copies of each.
     each: a task of which every copy is followed by one copy of this one.
-    count: copies that run side by side (1), unless `each` says how many.
+    count: copies that run in parallel (1), unless `each` sets their number.
     prompt_tokens, output_tokens: make it a request.  seconds: makes it a tool.  Neither: a join, which takes no time.
     begins_with: a text, or an earlier request whose prompt and answer the prompt begins with; `prompt_tokens` follow.
     """
@@ -56,7 +56,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Workflow:
-    """Tasks and texts by name; `share` of the programs, beside other workflows.
+    """Tasks and texts by name; `share` of the programs, among all workflows.
 
     ScenarioError names the first task that cannot be: an unknown name, a ring, a tool that nothing waits for.
     """
@@ -84,7 +84,7 @@ class Workflow:
         return self._order()
 
     def copies_of(self, name: str) -> str:
-        """The task whose `count` says how many copies of a task there are: the first of its chain of `each`."""
+        """The task whose `count` sets the number of copies of a task: the first of its chain of `each`."""
         while self.tasks[name].each:
             name = self.tasks[name].each
         return name
@@ -135,7 +135,7 @@ class Workflow:
             raise ScenarioError(f"{name} begins with {first}, which has several copies; let it follow `each` of them")
 
     def _useful(self, name: str) -> None:
-        """What ends behind the last answer is not simulated, so it may not be asked for."""
+        """Refuse tasks after the last answer, because they are not simulated."""
         kind = self.tasks[name].kind
         later = (other for other, task in self.tasks.items() if task.kind == "request")
         if kind != "request" and not any(name in self.ancestors(other) for other in later):
@@ -161,7 +161,7 @@ class Workflow:
 
 
 def _one(name: str, task: Task) -> None:
-    """What can be said of a task by itself."""
+    """Check a task by itself."""
     if task.kind == "tool" and (task.prompt_tokens is not None or task.output_tokens is not None):
         raise ScenarioError(f"{name} has seconds, as a tool, and tokens, as a request; give one or the other")
     if task.kind == "request" and (task.prompt_tokens is None or task.output_tokens is None):

@@ -133,3 +133,42 @@ def test_a_mistake_names_the_field(old: str, new: str, said: str) -> None:
     with pytest.raises(UserError) as error:
         found(claim((old, new)))
     assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_each_place_may_change_more_than_one_value() -> None:
+    each = 'each = [{"workload.poisson.prompt_tokens" = 100}, {"workload.poisson.prompt_tokens" = 4000}]\ncurves ='
+    longer = claim(("curves =", each))
+    one, two = measure(longer, Bench(longer)), measure(claim(), Bench(claim()))
+    first, last = (found.answers[-1].values for found in (one, two))
+    assert isinstance(first, tuple) and isinstance(last, tuple)
+    assert isinstance(first[0], Ratio) and isinstance(last[0], Ratio)
+    assert (first[0].value or 0) > (last[0].value or 0)  # longer prompts at the second place alone
+
+
+def test_the_last_places_and_a_figure_beside_another() -> None:
+    last = claim(('times = ["seeing", "blind"], figure', 'last = 1, times = ["seeing", "blind"], figure'))
+    same = claim(('times = ["seeing", "blind"]', 'over = "e2e_s.mean", times = ["seeing", "blind"]'))
+    whole, part, over = (
+        next(each.values for each in measure(about, Bench(about)).answers if each.key == "times")
+        for about in (claim(), last, same)
+    )
+    assert isinstance(whole, tuple) and part == whole[-1:]
+    assert over == (1.0, 1.0)  # a figure beside itself
+
+
+def test_a_quick_run_takes_half_of_the_time() -> None:
+    assert Bench(claim(), quick=True).duration(60.0) == 30.0
+    assert Bench(claim()).duration(60.0) == 60.0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rule"),
+    [
+        ("curves =", "each = [{}]\ncurves =", "for 2 values"),
+        ('vary = "workload.poisson.rate"', "", "changes nothing"),
+        ("growth =", "last = 1, growth =", "without `times`"),
+    ],
+)
+def test_an_axis_that_does_not_fit_is_named(old: str, new: str, rule: str) -> None:
+    with pytest.raises(ValueError, match=rule):
+        claim((old, new))

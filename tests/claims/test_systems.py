@@ -38,10 +38,13 @@ def test_a_claim_is_well_formed(name: str) -> None:
     assert claim.paper.year <= date.today().year + 1  # a claim is of a paper that was published
     for said in (claim.published, claim.conditions, claim.here, claim.lacking):
         assert not said.endswith(".")
-    assert bool(claim.sweeps) or name in MEASURES or not claim.criteria
+    assert claim.sweeps or claim.capacities or name in MEASURES or not claim.criteria
     for key, each in claim.criteria.items():
         if each.test and each.test.figure:
             assert each.test.sweep in ("", *claim.sweeps), key
+        if each.test and each.test.capacity:
+            assert each.test.capacity in claim.capacities, key
+            assert {*each.test.times, *(label for row in each.test.order for label in row)} <= set(claim.compare), key
 
 
 @pytest.mark.parametrize("name", MEASURES)

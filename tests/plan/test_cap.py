@@ -38,7 +38,7 @@ def test_what_may_be_asked() -> None:
     [
         ("H100", "says no watts"),
         ("A100=300", "is not among --devices"),
-        ("H100=warm", "'warm' is no number"),
+        ("H100=warm", "'warm' is not a number"),
         ("H100=140", "must be above 140 W, which it draws idle, and at most 700 W"),
         ("H100=701", "at most 700 W, its TDP"),
         (",", "says nothing"),

@@ -45,7 +45,7 @@ def test_the_busiest_stretch_has_the_most_tokens_per_second(rows: list[tuple[flo
 @pytest.mark.parametrize(
     ("workload", "said"),
     [
-        (at([0.0], [5]), "1 request, which is no rate"),
+        (at([0.0], [5]), "1 request, which gives no rate"),
         (at([1.0, 1.0, 1.0], [5, 6, 7]), "one instant"),
         (closed(concurrency=4, requests=20), "closed"),
     ],

@@ -18,7 +18,7 @@ def test_an_slo_is_read() -> None:
     ("text", "said"),
     [
         ("", "no limit is given"), ("attainment=0.9", "no limit is given"), ("ttft=1", "there is no 'ttft'"),
-        ("ttft_s", "'' is no number"), ("ttft_s=fast", "'fast' is no number"), ("ttft_s=0", "above 0"),
+        ("ttft_s", "'' is not a number"), ("ttft_s=fast", "'fast' is not a number"), ("ttft_s=0", "above 0"),
         ("tpot_s=-1", "above 0"), ("tpot_s=nan", "above 0"), ("ttft_s=inf", "above 0"),
         ("ttft_s=1,ttft_s=2", "twice"), ("ttft_s=1,attainment=1.5", "at most 1"),
     ],

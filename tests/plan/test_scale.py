@@ -155,7 +155,7 @@ def test_starts() -> None:
     assert read_start(None) == Start()
     for text, said in [
         ("boot_s=3", "there is no 'boot_s'"),
-        ("image_s=x", "'x' is no number"),
+        ("image_s=x", "'x' is not a number"),
         ("weights_gb_s=0", "above it"),
     ]:
         with pytest.raises(UserError, match=said):

@@ -171,7 +171,7 @@ MISTAKES = [
     (["--router", "[a, b]"], "--router [a, b]: ['a', 'b'] names no policy; give NAME"),
     (["--policies", "router=pull"], "--policies router=pull: give SLOT=NAME"),
     (["--policies", "queue=priority", "--policies", "queue=priority"], "names a slot twice"),
-    (["--replicas", "0"], "--replicas 0: must be at least 1"),
+    (["--replicas", "0"], "--replicas 0: must be from 1 to 100,000"),
     (["--router", "pull", "--by", "speed"], "speed"),
     (["--router", "pull", "--jobs", "0"], "--jobs 0: must be a whole number"),
     (["--router", "pull", "--cost", "none.json"], "none.json: cannot be read"),

@@ -8,7 +8,7 @@ import pytest
 
 from poise.core.records.blame import PARTS
 from poise.report.cause import SAID, first_cause
-from poise.report.margin import BLOCKS, margin
+from poise.report.diff import BLOCKS, margin
 from poise.report.split import best_split
 
 ROWS = 400

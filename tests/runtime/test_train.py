@@ -17,8 +17,9 @@ from poise.core.errors import RankError, ScheduleError, UserError
 from poise.pipeline.csv import write_csv
 from poise.pipeline.find import make
 from poise.pipeline.text import write_json
-from poise.runtime.command import RunOptions, run
+from poise.runtime.command import job_of, run
 from poise.runtime.guard import Guard, Seat
+from poise.runtime.options import RunOptions
 from poise.runtime.ranks import Ranks
 from poise.runtime.recording import Recording
 from poise.runtime.train import Trainer
@@ -123,7 +124,7 @@ class Doomed(Trainer):
 def test_a_killed_run_goes_on_from_its_last_checkpoint(text: Path, tmp_path: Path) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     run(wish(text, whole))
-    job = wish(text, broken).job(2)
+    job = job_of(wish(text, broken), 2)
 
     def main(seat: Seat) -> None:
         with Guard(seat, timeout_s=20) as guard:

@@ -113,7 +113,7 @@ def test_what_cannot_be_compared(folder: Path, capsys: pytest.CaptureFixture[str
     assert main(["simulate", "shared.yaml", "--out", "plain", "-q"]) == 0
     assert "give a result of --blame" in refused("plain", "plain")
     Path("rows.parquet").write_text("arrival_s,prompt_tokens")
-    assert "rows.parquet: is no Parquet file (" in refused("rows.parquet", "plain")
+    assert "rows.parquet: is not a Parquet file (" in refused("rows.parquet", "plain")
     assert "has no requests.parquet; give a folder" in refused(".", "plain")
     assert "is compared with nothing; give a second result or scenario" in refused("shared.yaml")
     assert "--set makes B out of A" in refused("shared.yaml", "plain", "--set", "slo.ttft_s=1")

@@ -46,7 +46,7 @@ def test_steps_are_those_that_validation_scores(tmp_path: Path, engine: str, ver
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("{engine: triton}", r"scenario.yaml:4: cost.engine: 'triton' is no engine"),
+        ("{engine: triton}", r"scenario.yaml:4: cost.engine: 'triton' is not a known engine"),
         ("{engine: vllm, versoin: 1}", "versoin"),
     ],
 )

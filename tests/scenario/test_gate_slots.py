@@ -84,8 +84,8 @@ def test_what_is_resolved_is_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("policies", "said"),
     [
-        ("admission: {all: []}", r"scenario\.yaml:5: policies\.admission: all: \[\] is no list of admissions; give"),
-        ("admission: {all: ceiling}", "is no list of admissions"),
+        ("admission: {all: []}", r"scenario\.yaml:5: policies\.admission: all: \[\] is not a list of admissions; give"),
+        ("admission: {all: ceiling}", "is not a list of admissions"),
         ("admission: {all: [{all: [ceiling]}]}", "all stands within all; name every admission in one list"),
         ("admission: {all: [ceiling, ceiling]}", "ceiling stands twice in all; keep it once"),
         ("admission: {all: [null]}", "None names no policy"),

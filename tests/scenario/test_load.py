@@ -116,7 +116,7 @@ def test_the_defaults_are_those_of_the_core(tmp_path: Path) -> None:
 
 def test_an_engine_is_one_that_is_known(tmp_path: Path) -> None:
     assert build(load(_file(tmp_path), ["engine.name=SGLang"])).cluster.pools[0].engine.name == "SGLang"
-    with pytest.raises(ScenarioError, match="'exllama' is no engine that is known; give vllm, sglang or tensorrt-llm"):
+    with pytest.raises(ScenarioError, match="'exllama' is not a known engine; give vllm, sglang or tensorrt-llm"):
         load(_file(tmp_path), ["engine.name=exllama"])
 
 

@@ -112,7 +112,7 @@ def test_blame_is_in_the_page_and_elsewhere_only_where_it_was_asked(simulated: P
 
 
 def test_a_long_run_is_not_simulated_again_for_stories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("poise.scenario.stories.MOST", 79)
+    monkeypatch.setattr("poise.scenario.story.MOST", 79)
     (tmp_path / "scenario.yaml").write_text(SCENARIO)
     out = str(tmp_path / "out")
     args = ["simulate", str(tmp_path / "scenario.yaml"), "--router", "round_robin", "--seed", "0", "--out", out, "-q"]

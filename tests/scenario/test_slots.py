@@ -55,6 +55,6 @@ def test_behind_a_proxy_nothing_is_sent_twice_or_moved(tmp_path: Path, slot: str
 def test_a_forecast_needs_a_scaler_that_asks_for_it(tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(f"{ENGINES}policies: {{forecast: recent}}\n")
-    with pytest.raises(UserError, match=r":2: policies\.forecast: nobody asks for it; name a scaler"):
+    with pytest.raises(UserError, match=r":2: policies\.forecast: no scaler uses it; name a scaler"):
         plan(load_gateway(file))
     assert elsewhere("forecast", "gateway") == ""

@@ -121,7 +121,7 @@ def test_every_term_is_one_file_with_one_class(name: str) -> None:
         ("{terms: [{hybrid_partition: {tensors: 2+2}}]}", r"hybrid_partition: tensors '2\+2' names no stages"),
         ("{terms: [{seesaw: {host_gb: 0}}]}", r"host_gb, sequences, .* are above 0"),
         ("{terms: [{seesaw: {host_gb: 1e-9}}]}", r"keeps no KV block; give more"),
-        ("{terms: nanoflow, of: {engine: triton}}", r"cost.of.engine: 'triton' is no engine"),
+        ("{terms: nanoflow, of: {engine: triton}}", r"cost.of.engine: 'triton' is not a known engine"),
         ("{terms: nanoflow, of: {terms: token_weave}}", r"cost"),
         ("{terms: kv_runahead, of: {gem_bf16: 1}}", r"gemm_bf16"),
     ],

@@ -230,7 +230,7 @@ def test_a_recorded_run_replays() -> None:
 @pytest.mark.parametrize(
     ("loan", "said"),
     [
-        (Lend(0, 0, 5), "nobody lends to itself"),
+        (Lend(0, 0, 5), "a replica cannot lend to itself"),
         (Lend(0, 7, 5), "there are 2 replicas"),
         (Lend(0, 1, -5), "0 blocks are lent"),
         (Lend(0, 1, 0), "0 blocks are lent"),

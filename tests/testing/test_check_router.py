@@ -214,7 +214,7 @@ class WantsArguments(Plain):
     [
         (ReadsUndeclared, r"reads `cluster.tokens` but its `needs` are \(\).*add 'tokens'.*step 0.*prompt_tokens="),
         (ReadsUndeclaredCache, r"reads `cluster.cached_tokens\(request\)` but its `needs` are \('requests',\)"),
-        (NeedsUnknown, "needs names 'temperature', which is no column.*requests, tokens"),
+        (NeedsUnknown, "needs names 'temperature', which is not a column.*requests, tokens"),
         (NeedsText, "needs is 'requests'; it must be a tuple"),
         (NeedsNothingSaid, "needs is None; it must be a tuple"),
         (ChangesTheView, "changed `cluster.requests`.*in a cluster of one replica, step 0"),
@@ -232,7 +232,7 @@ class WantsArguments(Plain):
         (NeedsIdentity, r"raised IndexError: tuple index out of range; in .*ids=\(\)"),
         (NeedsTwo, r"raised ValueError: Sample larger than population.*in a cluster of one replica"),
         (PairsWithAnybody, "decode replica is none that is able in the decode stage"),
-        (FallsBackBeyond, "fallback names what is no replica"),
+        (FallsBackBeyond, "fallback names something that is not a replica"),
         (WantsArguments, r"WantsArguments\(\) raised TypeError.*give a function that builds it"),
     ],
 )

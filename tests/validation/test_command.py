@@ -73,7 +73,7 @@ def test_a_folder_without_measurements_is_the_user_s_mistake(
     assert main(["validate", str(tmp_path / folder)]) == MISTAKEN
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert "no measurements" in said or "no folder" in said
+    assert "no measurements" in said or "is not a folder" in said
 
 
 def test_no_folder_at_all_is_the_user_s_mistake(

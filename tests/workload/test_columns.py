@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 import poise as ps
-from poise.core.errors import TraceError
+from poise.cli import main
+from poise.core.errors import TraceError, UserError
 from poise.core.units import SECOND
+from poise.workload.readers.named import parse_columns
 
 ODD = "created at;in tok;out tok\n2026-01-01 10:00:00;100;20\n2026-01-01 10:00:02.5;300;7\n"
 NAMED = {"arrival_s": "created at", "prompt_tokens": "in tok", "output_tokens": "out tok"}
@@ -149,3 +151,42 @@ def test_observations_of_langfuse(tmp_path: Path) -> None:
     ]
     found = ps.workload.read(lines(tmp_path / "observations.jsonl", *rows))
     assert found.source["format"] == "langfuse" and rows_of(found) == [(0.0, 10, 3), (3.0, 11, 2)]
+
+
+def test_the_option_names_columns_with_blanks_and_commas() -> None:
+    assert parse_columns('arrival_s=created at, "prompt_tokens=in, total"') == {
+        "arrival_s": "created at", "prompt_tokens": "in, total",
+    }  # fmt: skip
+    for text in ("created", "=x", "arrival_s="):
+        with pytest.raises(UserError, match="names no column; give FIELD=COLUMN, as in arrival_s=created"):
+            parse_columns(text)
+
+
+@pytest.mark.parametrize("command", ["simulate", "compare", "plan"])
+def test_the_option_acts_in_every_command(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text("created at;in tok;out tok\n" + "".join(f"{row * 0.2:.1f};200;10\n" for row in range(400)))
+    scenario = tmp_path / "scenario.yaml"
+    scenario.write_text(
+        "model: llama-3.1-8b\ncluster: {pools: [{device: H100, replicas: 2}]}\nworkload: {trace: log.csv}\n"
+        "policies: {router: round_robin}\n"
+    )
+    more = {
+        "simulate": [str(scenario)],
+        "compare": [str(scenario), "--policies", "round_robin,least_requests", "--loads", "1"],
+        "plan": [
+            str(file),
+            "--model",
+            "llama-3.1-8b",
+            "--slo",
+            "ttft_s=1,tpot_s=0.1",
+            "--devices",
+            "L4",
+            "--jobs",
+            "1",
+        ],
+    }[command]
+    named = "arrival_s=created at,prompt_tokens=in tok,output_tokens=out tok"
+    assert main([command, *more, "--quiet", "--columns", named]) == 0
+    assert main([command, *more, "--quiet"]) == 2
+    assert "--columns arrival_s=created_at,prompt_tokens=in_tok,output_tokens=out_tok" in capsys.readouterr().err

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from poise.core.errors import TraceError
 from poise.workload import read
+from poise.workload.readers import file
 from poise.workload.readers import inflate as subject
-from poise.workload.readers import raw
 from poise.workload.readers.inflate import MOST_FOLD, inflate, most_bytes, zstd_bytes
 
 FILE = Path("t.csv.gz")
@@ -82,7 +82,7 @@ def test_parquet_of_more_rows_than_its_size_could_hold_is_refused(
         path
     )
     assert len(read(path)) == 2000
-    monkeypatch.setattr(raw, "most_bytes", lambda packed: 8 * 1000)
+    monkeypatch.setattr(file, "most_bytes", lambda packed: 8 * 1000)
     with pytest.raises(TraceError, match=r"bytes hold 2,000 rows; at most 1,000 rows are read of a file of that size"):
         read(path)
     assert len(read(path, limit=1000)) == 1000

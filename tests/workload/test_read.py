@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from poise.core.errors import TraceError
 from poise.core.units import SECOND
 from poise.workload import Workload, read, read_lengths
-from poise.workload.readers import raw
+from poise.workload.readers import file
 from tests.workload.files import FORMS, Row, as_jsonl, put, write
 from tests.workload.trees import extents, predecessors
 
@@ -375,6 +375,6 @@ def test_sound_files_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def never(lines: object, row: int) -> str:
         raise AssertionError("the line of a sound row was looked up")
 
-    monkeypatch.setattr(raw._Lines, "__call__", never)
+    monkeypatch.setattr(file._Lines, "__call__", never)
     rows = [{**PLAIN, "arrival_s": float(at)} for at in np.arange(50)]
     assert len(read(write(tmp_path, "trace.csv", rows))) == 50

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from poise.claims.answer import Answer, Findings, Ratio
 from poise.claims.bench import Bench
 from poise.claims.claim import Claim, Curve, SweepSection, Test
+from poise.claims.experiments.setting import built, scenario
 from poise.claims.sweep import Sweep, ratio, times
 from poise.core.errors import UserError
 from poise.report.wording import significant
 
 if TYPE_CHECKING:
-    from poise.scenario.build import Problem
     from poise.scenario.compare.comparison import Comparison
 
 
@@ -54,8 +52,8 @@ class _Axis:
         return Sweep(self.sweep.across, {place: self._compared(name, place) for place in self.sweep.at})
 
     def _compared(self, name: str, place: float) -> Comparison:
-        scenario = self._scenario(place)
-        problems = {label: _built(scenario, label, self.bench) for label in self.claim.compare}
+        whole = self._scenario(place)
+        problems = {label: built(whole, label, self.bench) for label in self.claim.compare}
         one = next(iter(problems.values()))
         bundles = {label: each.bundles[0][1] for label, each in problems.items()}
         return self.bench.compare(
@@ -64,39 +62,10 @@ class _Axis:
         )  # fmt: skip
 
     def _scenario(self, place: float) -> dict[str, Any]:
-        """The setting and the policies at a place; a quick run has fewer requests."""
-        data: dict[str, Any] = {**deepcopy(self.claim.setting), "compare": deepcopy(self.claim.compare)}
+        """The setting and the policies at a place."""
         paths = [self.sweep.vary] if isinstance(self.sweep.vary, str) else self.sweep.vary
-        for path, value in {**self.sweep.set, **dict.fromkeys(paths, place)}.items():
-            _put(data, path, int(value) if isinstance(value, float) and value.is_integer() else value)
-        for source in data["workload"].values():
-            if isinstance(source, dict) and "requests" in source:
-                source["requests"] = self.bench.requests(source["requests"])
-        return data
-
-
-def _put(data: dict[str, Any], path: str, value: Any) -> None:
-    """Put a value at a path with dots; a part in digits is the place in a list."""
-    *way, last = path.split(".")
-    here: Any = data
-    for part in way:
-        here = here[int(part)] if part.isdecimal() else here.setdefault(part, {})
-    here[last] = value
-
-
-def _built(data: dict[str, Any], label: str, bench: Bench) -> Problem:
-    """The scenario with one of the policies; UserError that names the field."""
-    from poise.scenario.build import build
-    from poise.scenario.checks import check
-    from poise.scenario.load import Loaded, validated
-    from poise.scenario.place import Places
-
-    whole = {name: value for name, value in data.items() if name != "compare"}
-    whole["policies"] = data["compare"][label]
-    places = Places(f"setting and compare.{label}")
-    scenario = validated(whole, places)
-    check(scenario, places)
-    return build(Loaded(scenario, places, bench.data or Path()))
+        each = self.sweep.each[self.sweep.at.index(place)] if self.sweep.each else {}
+        return scenario(self.claim, self.bench, {**self.sweep.set, **each, **dict.fromkeys(paths, place)})
 
 
 def _answer(key: str, test: Test, sweep: Sweep) -> Answer:
@@ -108,8 +77,17 @@ def _answer(key: str, test: Test, sweep: Sweep) -> Answer:
         grown = {after: ratio(at[before], at[after]) for before, after in pairwise(at)}
         return Answer(key, _told(grown), list(grown.values()))
     own, other = test.times or test.peak or test.rise
-    ratios = {x: ratio(_counts(sweep, x, own, test), _counts(sweep, x, other, test)) for x in sweep.at}
+    places = list(sweep.at)[-(test.last or 0) :]
+    ratios = {x: ratio(_counts(sweep, x, own, test), _counts(sweep, x, other, test)) for x in places}
+    if test.over:
+        beside = {x: sweep.ratio(x, test.over, own, other) for x in places}
+        return Answer(key, f"{_told(ratios)}; of {test.over} {_told(beside)}", _more(ratios, beside))
     return Answer(key, _told(ratios), _taken(list(ratios.values()), test))
+
+
+def _more(ratios: Mapping[float, Ratio], beside: Mapping[float, Ratio]) -> list[float]:
+    """How many times as large each ratio is as the one beside it; 0 where one of the two is missing."""
+    return [(each.value or 0.0) / beside[x].value if beside[x].value else 0.0 for x, each in ratios.items()]  # type: ignore[operator]
 
 
 def _taken(ratios: list[Ratio], test: Test) -> Sequence[Ratio | float]:

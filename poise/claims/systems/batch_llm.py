@@ -21,7 +21,7 @@ PLANNED, ORDER = "BatchLLM", "vLLM"
 POLICIES: Mapping[str, Chunked] = {PLANNED: BatchLlm(), ORDER: Chunked()}
 
 
-class Seen(NamedTuple):
+class Metrics(NamedTuple):
     """Requests per second until the last has ended, and computed prompt tokens over those that one copy takes."""
 
     rate: float
@@ -29,13 +29,13 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Experiment:
     """Runs of one replica of so many KV blocks (0: what memory leaves)."""
 
     bench: Bench
     blocks: int
 
-    def run(self, batcher: Chunked, prefix: int, seed: int) -> Seen:
+    def run(self, batcher: Chunked, prefix: int, seed: int) -> Metrics:
         """All requests at once, with prefixes of so many tokens."""
         requests = self.bench.requests(REQUESTS)
         groups = requests // EACH
@@ -48,10 +48,10 @@ class Trial:
         )
         result = self.bench.simulate(cluster, workload, ps.Policies(batcher=batcher))
         computed = sum(each.prompt_tokens for each in result.run.replicas)
-        return Seen(requests / (max(result.run.records.ended_at) / 1e12), computed / once)
+        return Metrics(requests / (max(result.run.records.ended_at) / 1e12), computed / once)
 
 
-Found = Mapping[str, Mapping[str, Mapping[int, list[Seen]]]]
+Found = Mapping[str, Mapping[str, Mapping[int, list[Metrics]]]]
 """By cache, system and prefix."""
 
 
@@ -60,7 +60,7 @@ def measure(bench: Bench) -> Findings:
     seeds = range(bench.seeds())
     found = {
         cache: {
-            name: {prefix: [Trial(bench, blocks).run(each, prefix, seed) for seed in seeds] for prefix in PREFIXES}
+            name: {prefix: [Experiment(bench, blocks).run(each, prefix, seed) for seed in seeds] for prefix in PREFIXES}
             for name, each in POLICIES.items()
         }
         for cache, blocks in BLOCKS.items()

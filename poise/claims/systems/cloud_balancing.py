@@ -57,7 +57,7 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Metrics:
     """One run: imbalance, moves for each request, P99 TTFT, and messages of each round and replica."""
 
     imbalance: float
@@ -93,7 +93,7 @@ def measure(bench: Bench) -> Findings:
 
 def _run(
     bench: Bench, rate: float, seed: int, kind: type[CentralSearch] | type[Counted] | None, replicas: int = REPLICAS
-) -> Seen:
+) -> Metrics:
     cluster = ps.Cluster.of("A100", count=replicas).replicas(replicas, model="llama-3.1-8b")
     workload = ps.workload.poisson(
         rate, requests=bench.requests(REQUESTS), prompt_tokens=ps.workload.lognormal(1500, 2.0),
@@ -104,7 +104,7 @@ def _run(
     result = bench.simulate(cluster, workload, policies, belief=BELIEF, seed=seed, sample_s=1.0)
     messages = float(np.mean(mover.rounds)) / replicas if isinstance(mover, Counted) else 0.0
     moves = result.metrics().migrations / len(workload)
-    return Seen(imbalance(result, int(workload.arrival[-1])), moves, result.ttft.p99 or 0.0, messages)
+    return Metrics(imbalance(result, int(workload.arrival[-1])), moves, result.ttft.p99 or 0.0, messages)
 
 
 def imbalance(result: ps.Result, last: int) -> float:
@@ -116,7 +116,7 @@ def imbalance(result: ps.Result, last: int) -> float:
     return float(np.mean([np.std(each) / np.mean(each) for each in used.values() if sum(each)]))
 
 
-Runs = dict[str, dict[float, list[Seen]]]
+Runs = dict[str, dict[float, list[Metrics]]]
 
 
 def _ratio(runs: Runs, own: str, other: str, rate: float) -> Ratio:

@@ -33,7 +33,7 @@ WAYS = (COLD, WARM, BOTH)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Metrics:
     """What the second burst met, seed by seed.
 
     reached_s: from its begin until nine tenths of the replicas serve.  tail_s: P99 time to first token.  hours: of
@@ -87,8 +87,8 @@ def measure(bench: Bench) -> Findings:
     )
 
 
-def _told(bench: Bench, way: str, size: int) -> Told:
-    told = Told([], [], [])
+def _told(bench: Bench, way: str, size: int) -> Metrics:
+    told = Metrics([], [], [])
     for seed in range(bench.seeds()):
         result = bench.simulate(*_with(way, size, seed), seed=seed)
         late = result.metrics(warmup_s=SECOND_S)
@@ -115,11 +115,11 @@ def _reached(result: Result, size: int) -> float:
     return min(min(reached, default=result.run.ended_at) / SECOND, BURST_S)
 
 
-def _interval(told: Told, values: Callable[[Told], list[float]]) -> Interval:
+def _interval(told: Metrics, values: Callable[[Metrics], list[float]]) -> Interval:
     return over_seeds(values(told))
 
 
-def _seconds(found: Mapping[int, Mapping[str, Told]]) -> Answer:
+def _seconds(found: Mapping[int, Mapping[str, Metrics]]) -> Answer:
     """Nine tenths of the largest pool serve within ten seconds of the burst, and cold ones do not within a minute."""
     most = max(found)
     quick, cold = (over_seeds(found[most][way].reached_s) for way in (BOTH, COLD))
@@ -131,13 +131,13 @@ def _seconds(found: Mapping[int, Mapping[str, Told]]) -> Answer:
     return Answer("seconds", said, met)
 
 
-def _order(found: Mapping[int, Mapping[str, Told]], way: str, before: str) -> Answer:
+def _order(found: Mapping[int, Mapping[str, Metrics]], way: str, before: str) -> Answer:
     """A shorter tail at each size."""
     gains = {size: ratio(told[way].tail_s, told[before].tail_s) for size, told in found.items()}
     return Answer(f"tail, {way}", _said(gains), list(gains.values()))
 
 
-def _hours(found: Mapping[int, Mapping[str, Told]], other: str) -> Answer:
+def _hours(found: Mapping[int, Mapping[str, Metrics]], other: str) -> Answer:
     gains = {size: ratio(told[other].hours, told[BOTH].hours) for size, told in found.items()}
     return Answer(f"hours against {other}", _said(gains), list(gains.values()))
 
@@ -147,8 +147,8 @@ def _said(gains: Mapping[int, Ratio]) -> str:
 
 
 def _curve(
-    found: Mapping[int, Mapping[str, Told]], title: str, kind: str, ways: tuple[str, ...],
-    values: Callable[[Told], list[float]],
+    found: Mapping[int, Mapping[str, Metrics]], title: str, kind: str, ways: tuple[str, ...],
+    values: Callable[[Metrics], list[float]],
 ) -> Curve:  # fmt: skip
     lines = {
         way: [

@@ -47,7 +47,7 @@ def _pool(layout: Layout, role: Role = "mixed", replicas: int = 1) -> Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Experiment:
     """Whether clusters meet limits scaled by `scale`; rates are for each device."""
 
     bench: Bench
@@ -107,7 +107,7 @@ class Found:
 
 def measure(bench: Bench) -> Findings:
     """Scales of the limits; then the artefact's own search."""
-    found = {scale: _apart(Trial(bench, scale)) for scale in SCALES}
+    found = {scale: _apart(Experiment(bench, scale)) for scale in SCALES}
     criteria = [_most(found), _order(found), _artefact(bench), _carries(bench, found[1.0]), _layouts(found)]
     lines = {
         "distserve": [Point(scale, each.apart) for scale, each in found.items()],
@@ -117,12 +117,12 @@ def measure(bench: Bench) -> Findings:
     return Findings(criteria, [Curve(title, "scale of the SLO", "number", lines)])
 
 
-def _apart(trial: Trial) -> Found:
+def _apart(experiment: Experiment) -> Found:
     """Algorithm 1 on nodes of 4, and vLLM."""
-    together = goodput(trial.vllm, MOST, EPSILON)
+    together = goodput(experiment.vllm, MOST, EPSILON)
     demand = Demand((Bucket(756, 200, RATE),))
     try:
-        placement, candidates = DistServe("high", nodes=1, node_devices=4).search(demand, fits, trial.rated)
+        placement, candidates = DistServe("high", nodes=1, node_devices=4).search(demand, fits, experiment.rated)
     except CapacityError:
         return Found(0.0, together, {})
     instances = {each: count for each, count in zip(candidates, placement.counts, strict=True) if count}
@@ -156,7 +156,7 @@ def _artefact(bench: Bench) -> Answer:
     """Algorithm 2 on one node of 4."""
     demand = Demand((Bucket(756, 200, 1.0),))
     policy = DistServe("low", nodes=1, node_devices=4)
-    placement, candidates = policy.search(demand, fits, Trial(bench, 1.0).rated)
+    placement, candidates = policy.search(demand, fits, Experiment(bench, 1.0).rated)
     best = candidates[next(index for index, count in enumerate(placement.counts) if count)]
     rate = 1.0 / placement.bound
     return Answer(
@@ -174,10 +174,11 @@ def _carries(bench: Bench, found: Found) -> Answer:
         for layout in (each.prefill, each.decode)
         if layout
     )
-    trial = Trial(bench, 1.0)
-    result = trial.run(ps.Cluster(pools, link_bw=A100.scaleup_bw), RATE)
+    experiment = Experiment(bench, 1.0)
+    result = experiment.run(ps.Cluster(pools, link_bw=A100.scaleup_bw), RATE)
     shares = [
-        result.metrics(slo).slo_attainment or 0.0 for slo in (trial.slo(tpot=False), trial.slo(ttft=False), trial.slo())
+        result.metrics(slo).slo_attainment or 0.0
+        for slo in (experiment.slo(tpot=False), experiment.slo(ttft=False), experiment.slo())
     ]
     told = partial(write, kind="share", digits=3)
     return Answer(

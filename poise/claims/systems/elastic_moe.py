@@ -22,7 +22,7 @@ RISES = (0.0, 30.0, 120.0, 360.0)
 ELASTIC, HORIZONTAL, COLD = "elastic", "horizontal", "cold restart"
 
 
-class Told(NamedTuple):
+class Metrics(NamedTuple):
     """Of the requests of one setting: the share in time, over seeds."""
 
     elastic: Interval
@@ -54,7 +54,7 @@ def settings(rise_s: float) -> dict[str, tuple[Cluster, ps.Policies]]:
 
 def measure(bench: Bench) -> Findings:
     """How fast the load rises × how the fleet grows."""
-    found = {rise: Told(*(_share(bench, rise, *each) for each in settings(rise).values())) for rise in RISES}
+    found = {rise: Metrics(*(_share(bench, rise, *each) for each in settings(rise).values())) for rise in RISES}
     names = (ELASTIC, HORIZONTAL, COLD)
     lines = {
         name: [Point(rise, told[at].value, told[at].half) for rise, told in found.items()]
@@ -81,7 +81,7 @@ def _gap(own: Interval, other: Interval) -> str:
     return f"{write(own.value, 'share', 3)} vs {write(other.value, 'share', 3)}"
 
 
-def _order(found: dict[float, Told]) -> Answer:
+def _order(found: dict[float, Metrics]) -> Answer:
     sharp = found[0.0]
     return Answer(
         "order",
@@ -90,7 +90,7 @@ def _order(found: dict[float, Told]) -> Answer:
     )
 
 
-def _colder(found: dict[float, Told]) -> Answer:
+def _colder(found: dict[float, Metrics]) -> Answer:
     met = all(_above(told.horizontal, told.cold) for told in found.values())
     return Answer(
         "colder",
@@ -99,7 +99,7 @@ def _colder(found: dict[float, Told]) -> Answer:
     )
 
 
-def _vanishes(found: dict[float, Told]) -> Answer:
+def _vanishes(found: dict[float, Metrics]) -> Answer:
     """Where the load rises more slowly than an instance starts, little of the advantage may be left."""
     leads = {rise: (told.elastic.value or 0.0) - (told.horizontal.value or 0.0) for rise, told in found.items()}
     return Answer(

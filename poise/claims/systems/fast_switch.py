@@ -32,7 +32,7 @@ ALONE: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-class Seen(NamedTuple):
+class Metrics(NamedTuple):
     """Seconds to the first token (P95, P99, P99.9) and per output token (P99), and output tokens a second."""
 
     p95: float
@@ -46,7 +46,7 @@ TAILS = ("p95", "p99", "p999")
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Experiment:
     """Runs of one replica, a seed each."""
 
     bench: Bench
@@ -54,12 +54,12 @@ class Trial:
     rate: float = 0.5
     pattern: str = "random"
 
-    def runs(self, frequency: float = CHURN, **how: Any) -> list[Seen]:
+    def runs(self, frequency: float = CHURN, **how: Any) -> list[Metrics]:
         """Under new priorities so often, with copies like that."""
         policy = FastSwitch(frequency, self.pattern, **how)  # type: ignore[arg-type]
         return [self._run(policy, seed) for seed in range(self.bench.seeds())]
 
-    def _run(self, policy: FastSwitch, seed: int) -> Seen:
+    def _run(self, policy: FastSwitch, seed: int) -> Metrics:
         engine = ps.Engine(prefix_caching=False, host_kv_bytes=60 * 10**9, swap_launch_s=self.launch_us / 1e6)
         cluster = ps.Cluster.of("A10", count=1).replicas(1, model="llama-3.1-8b", engine=engine)
         workload = ps.workload.poisson(
@@ -74,27 +74,27 @@ class Trial:
         tails = np.quantile(first - arrived, (0.95, 0.99, 0.999), method="inverted_cdf")
         per_token = np.quantile((ended - first) / np.maximum(made - 1, 1), 0.99, method="inverted_cdf")
         p95, p99, p999 = map(float, tails)
-        return Seen(p95, p99, p999, float(per_token), float(made.sum() / ended.max()))
+        return Metrics(p95, p99, p999, float(per_token), float(made.sum() / ended.max()))
 
 
-Grid = Mapping[tuple[float, float], Mapping[str, Sequence[Seen]]]
+Grid = Mapping[tuple[float, float], Mapping[str, Sequence[Metrics]]]
 """By rate and frequency: the runs of both."""
 
 
 def measure(bench: Bench) -> Findings:
     """Frequencies × loads, the parts by themselves, and what a copy costs to begin."""
-    grid: dict[tuple[float, float], Mapping[str, Sequence[Seen]]] = {}
+    grid: dict[tuple[float, float], Mapping[str, Sequence[Metrics]]] = {}
     for rate in RATES:
-        trial = Trial(bench, rate=rate)
+        experiment = Experiment(bench, rate=rate)
         for frequency in FREQUENCIES:
-            grid[rate, frequency] = {OURS: trial.runs(frequency), VLLM: trial.runs(frequency, **PAGED)}
+            grid[rate, frequency] = {OURS: experiment.runs(frequency), VLLM: experiment.runs(frequency, **PAGED)}
     criteria = [_grows(grid), _none_at_rest(grid), _band(grid), _ahead(grid), _per_token(grid), _throughput(grid)]
-    parts = {name: Trial(bench).runs(**how) for name, how in ALONE.items()}
+    parts = {name: Experiment(bench).runs(**how) for name, how in ALONE.items()}
     criteria += [_markov(bench), *_parts(grid, parts), _granularity(bench), _launches(bench)]
     return Findings(criteria, [_curve(grid)])
 
 
-def gain(runs: Mapping[str, Sequence[Seen]], figure: str, ours: str = OURS) -> Ratio:
+def gain(runs: Mapping[str, Sequence[Metrics]], figure: str, ours: str = OURS) -> Ratio:
     """How many times as long it takes with vLLM."""
     return ratio(*([float(getattr(seen, figure)) for seen in runs[name]] for name in (ours, VLLM)))
 
@@ -156,15 +156,15 @@ def _throughput(grid: Grid) -> Answer:
 
 
 def _markov(bench: Bench) -> Answer:
-    trial = Trial(bench, pattern="markov")
+    experiment = Experiment(bench, pattern="markov")
     gains = [
-        gain({OURS: trial.runs(each), VLLM: trial.runs(each, **PAGED)}, "p99") for each in FREQUENCIES
+        gain({OURS: experiment.runs(each), VLLM: experiment.runs(each, **PAGED)}, "p99") for each in FREQUENCIES
     ]  # fmt: skip
     met = all(_value(low) < _value(high) for low, high in pairwise(gains))
     return Answer("markov", f"at 0, 0.01, 0.02 and 0.04, 0.5 req/s: {', '.join(map(times, gains))} times", met)
 
 
-def _parts(grid: Grid, parts: Mapping[str, Sequence[Seen]]) -> list[Answer]:
+def _parts(grid: Grid, parts: Mapping[str, Sequence[Metrics]]) -> list[Answer]:
     """Each of the three by itself, at 0.5 req/s."""
     runs = {**grid[0.5, CHURN], **parts}
     found = {name: gain(runs, "p99", name) for name in (*ALONE, OURS)}
@@ -178,7 +178,7 @@ def _parts(grid: Grid, parts: Mapping[str, Sequence[Seen]]) -> list[Answer]:
 
 def _granularity(bench: Bench) -> Answer:
     means = {
-        size: float(np.mean([seen.p99 for seen in Trial(bench).runs(**{**PAGED, "run_blocks": size})]))
+        size: float(np.mean([seen.p99 for seen in Experiment(bench).runs(**{**PAGED, "run_blocks": size})]))
         for size in GROUPS
     }
     falls = [means[size] for size in GROUPS]
@@ -192,8 +192,8 @@ def _granularity(bench: Bench) -> Answer:
 def _launches(bench: Bench) -> Answer:
     found = {}
     for each in LAUNCHES_US:
-        trial = Trial(bench, launch_us=each)
-        found[each] = gain({OURS: trial.runs(), VLLM: trial.runs(**PAGED)}, "p99")
+        experiment = Experiment(bench, launch_us=each)
+        found[each] = gain({OURS: experiment.runs(), VLLM: experiment.runs(**PAGED)}, "p99")
     told = "; ".join(f"{each:g} µs: {times(one)}" for each, one in found.items())
     gains = [_value(each) for each in found.values()]
     return Answer("launches", f"{told} times", gains == sorted(gains) and at_least(found[LAUNCHES_US[0]], 1.0) is True)

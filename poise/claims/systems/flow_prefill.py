@@ -59,7 +59,7 @@ FORESIGHTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Experiment:
     """Runs of one replica. kinds: as in `KINDS`."""
 
     bench: Bench
@@ -102,12 +102,12 @@ def _chunked(batcher: Any, tokens: int) -> bool:
 
 def measure(bench: Bench) -> Findings:
     """Highest rates of all systems; one limit for all; predictions; how often it is asked."""
-    trial = Trial(bench)
-    found = {name: trial.capacity(each) for name, each in batchers().items()}
-    alike = Trial(bench, ((1.0, 1000, 1.0),))
+    experiment = Experiment(bench)
+    found = {name: experiment.capacity(each) for name, each in batchers().items()}
+    alike = Experiment(bench, ((1.0, 1000, 1.0),))
     one = {name: alike.capacity(each) for name, each in batchers().items() if name in (FLOW, ORDER)}
     shares = _shares(bench)
-    guesses = {name: trial.capacity(each) for name, each in FORESIGHTS.items()}
+    guesses = {name: experiment.capacity(each) for name, each in FORESIGHTS.items()}
     criteria = [
         *_over(found), _order(shares), _one_limit(one), _foresight(guesses, found), _asked(bench),
     ]  # fmt: skip
@@ -146,9 +146,9 @@ def _order(shares: Shares) -> Answer:
 
 
 def _shares(bench: Bench) -> Shares:
-    trial, seeds = Trial(bench), range(bench.seeds())
+    experiment, seeds = Experiment(bench), range(bench.seeds())
     return {
-        name: {load: _mean([trial.in_time(each, load, seed) for seed in seeds]) for load in LOADS}
+        name: {load: _mean([experiment.in_time(each, load, seed) for seed in seeds]) for load in LOADS}
         for name, each in batchers().items()
     }
 
@@ -165,7 +165,7 @@ def _foresight(guesses: Mapping[str, Sequence[float]], found: Mapping[str, Seque
 
 def _asked(bench: Bench) -> Answer:
     Counted.asked = 0
-    Trial(bench).in_time(Counted(), 4.0, 0)
+    Experiment(bench).in_time(Counted(), 4.0, 0)
     each = Counted.asked / bench.requests(REQUESTS)
     return Answer("asked", f"{each:.2f} times", each)
 

@@ -40,10 +40,10 @@ def measure(bench: Bench) -> Findings:
     """Sizes × spreads of lengths × routers, late reports; budgets of moves and the longest by the event model."""
     requests, seeds = bench.requests(REQUESTS), bench.seeds()
     grids = {
-        name: {(n, cv): _Trial(bench, requests, n, name, cv).gain(seeds)[0] for n in SIZES for cv in SPREADS}
+        name: {(n, cv): _Experiment(bench, requests, n, name, cv).gain(seeds)[0] for n in SIZES for cv in SPREADS}
         for name in ROUTERS
     }
-    ages = {age: _Trial(bench, requests, CROWD, "round_robin", 4.0, age).gain(seeds) for age in AGES}
+    ages = {age: _Experiment(bench, requests, CROWD, "round_robin", 4.0, age).gain(seeds) for age in AGES}
     steps = Steps()
     moves = {each: _moved(steps, requests, each, seeds) for each in BUDGETS}
     criteria = [
@@ -70,7 +70,7 @@ def _prompts(requests: int, spread: float, seed: int) -> list[int]:
     return [min(LONGEST, max(16, int(each))) for each in drawn]
 
 
-class _Trial(NamedTuple):
+class _Experiment(NamedTuple):
     """Simulated instances and their requests. age: seconds by which reports come late."""
 
     bench: Bench

@@ -25,7 +25,7 @@ LAPS, MIXED = "LAPS", "mixed batches"
 POLICIES: Mapping[str, Laps | Chunked] = {LAPS: Laps(), "LAPS without a window": Laps(window_s=0.0), MIXED: Chunked()}
 
 
-class Seen(NamedTuple):
+class Metrics(NamedTuple):
     """Mean seconds to the first token of short prompts, of long ones and of all."""
 
     short: float
@@ -34,13 +34,13 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Experiment:
     """Runs of one replica. spread: whether lengths are of two kinds, or all of their mean."""
 
     bench: Bench
     spread: bool = True
 
-    def run(self, batcher: Laps | Chunked, load: float, seed: int) -> Seen:
+    def run(self, batcher: Laps | Chunked, load: float, seed: int) -> Metrics:
         """At a part of the device's capacity."""
         cluster = ps.Cluster.of("H200", count=1).replicas(1, model="qwen2.5-7b", engine=ps.Engine(prefix_caching=False))
         mean = PART * SHORT + (1 - PART) * LONG
@@ -59,7 +59,7 @@ class Trial:
             cluster, replace(some, prompt=prompt.astype("i4")), ps.Policies(batcher=batcher)
         ).run.records
         took = (np.array(records.first_token_at) - np.array(records.arrived_at)) / SECOND
-        return Seen(float(took[short].mean()), float(took[~short].mean()), float(took.mean()))
+        return Metrics(float(took[short].mean()), float(took[~short].mean()), float(took.mean()))
 
 
 def _tokens_per_second(cluster: ps.Cluster) -> float:
@@ -73,15 +73,15 @@ def _tokens_per_second(cluster: ps.Cluster) -> float:
     return budget / seconds(Roofline().build(pool).step(StepShape(0, (Chunk(budget, 0),))).base)
 
 
-Found = Mapping[str, Mapping[float, list[Seen]]]
+Found = Mapping[str, Mapping[float, list[Metrics]]]
 
 
 def measure(bench: Bench) -> Findings:
     """Loads × batchers, with lengths of two kinds and with one."""
     seeds = range(bench.seeds())
-    trial, alike = Trial(bench), Trial(bench, spread=False)
+    experiment, alike = Experiment(bench), Experiment(bench, spread=False)
     found = {
-        name: {load: [trial.run(each, load, seed) for seed in seeds] for load in LOADS}
+        name: {load: [experiment.run(each, load, seed) for seed in seeds] for load in LOADS}
         for name, each in POLICIES.items()
     }
     equal = {name: [alike.run(POLICIES[name], LOADS[2], seed) for seed in seeds] for name in (LAPS, MIXED)}
@@ -115,7 +115,7 @@ def _long(found: Found) -> Answer:
     )
 
 
-def _alike(equal: Mapping[str, list[Seen]]) -> Answer:
+def _alike(equal: Mapping[str, list[Metrics]]) -> Answer:
     """Prompts of one length are all of one class."""
     found = ratio(*([each.all for each in equal[name]] for name in (LAPS, MIXED)))
     return Answer("alike", f"{times(found)} times as late without", found)

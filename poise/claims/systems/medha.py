@@ -36,7 +36,7 @@ GUESSES: Mapping[str, Medha | Chunked] = {
 }
 
 
-class Seen(NamedTuple):
+class Metrics(NamedTuple):
     """Seconds to the first token: of shorts the median and the 90th percentile, of longs the mean over their own time.
 
     in_time: the part of shorts within their deadline.  step_s: the longest step with prompts.
@@ -50,7 +50,7 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Experiment:
     """Runs of one replica."""
 
     bench: Bench
@@ -67,7 +67,7 @@ class Trial:
         prompt = np.where(long, rng.integers(60_000, 120_000, rows), some.prompt)
         return replace(some, prompt=prompt.astype("i4"))
 
-    def run(self, batcher: Medha | Chunked, rate: float, seed: int) -> Seen:
+    def run(self, batcher: Medha | Chunked, rate: float, seed: int) -> Metrics:
         """At a rate of requests."""
         engine = ps.Engine(prefix_caching=False)
         cluster = ps.Cluster.of("H100", count=1).replicas(1, model="llama-3.1-8b", engine=engine)
@@ -77,29 +77,29 @@ class Trial:
         short = took[workload.prompt < SHORT]
         long = took[workload.prompt >= SHORT]
         steps = [end - start for start, end, _, _, _, tokens in run.slices if tokens]
-        return Seen(
+        return Metrics(
             float(np.quantile(short, 0.5)), float(np.quantile(short, 0.9)),
             float(long.mean()) if len(long) else 0.0, float((short <= TTFT_S).mean()), max(steps) / SECOND,
         )  # fmt: skip
 
-    def mean(self, batcher: Medha | Chunked, rate: float) -> Seen:
+    def mean(self, batcher: Medha | Chunked, rate: float) -> Metrics:
         """The means over seeds."""
         seen = [self.run(batcher, rate, seed) for seed in range(self.bench.seeds())]
-        return Seen(*(sum(each) / len(seen) for each in zip(*seen, strict=True)))
+        return Metrics(*(sum(each) / len(seen) for each in zip(*seen, strict=True)))
 
 
 def measure(bench: Bench) -> Findings:
     """Loads × ranks, and predictions of three kinds."""
-    trial = Trial(bench)
-    found = {name: {rate: trial.mean(each, rate) for rate in RATES} for name, each in POLICIES.items()}
-    guesses = {name: trial.mean(each, RATES[-1]) for name, each in GUESSES.items()}
+    experiment = Experiment(bench)
+    found = {name: {rate: experiment.mean(each, rate) for rate in RATES} for name, each in POLICIES.items()}
+    guesses = {name: experiment.mean(each, RATES[-1]) for name, each in GUESSES.items()}
     criteria = [
         *_against(found), _bounded(found), _shared(found), _steps(found), _in_time(found), _foresight(guesses, found),
     ]  # fmt: skip
     return Findings(criteria, [_curve(found, "p50", "the median"), _curve(found, "p90", "the 90th percentile")])
 
 
-Found = Mapping[str, Mapping[float, Seen]]
+Found = Mapping[str, Mapping[float, Metrics]]
 
 
 def _told(found: Found, figure: str, names: tuple[str, ...]) -> str:
@@ -159,7 +159,7 @@ def _in_time(found: Found) -> Answer:
     )
 
 
-def _foresight(guesses: Mapping[str, Seen], found: Found) -> Answer:
+def _foresight(guesses: Mapping[str, Metrics], found: Found) -> Answer:
     told = ", ".join(f"{name} {each.p50:.2f} s" for name, each in guesses.items())
     return Answer("foresight", told, max(each.p50 for each in guesses.values()) / found["in order"][RATES[-1]].p50)
 

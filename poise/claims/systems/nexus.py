@@ -44,7 +44,7 @@ SYSTEMS = {
 }
 
 
-class Seen(NamedTuple):
+class Metrics(NamedTuple):
     """Mean seconds to the first token and per token, and the part within both limits: before the change, and after."""
 
     ttft: float
@@ -54,7 +54,7 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Experiment:
     """Runs of one replica."""
 
     bench: Bench
@@ -73,7 +73,7 @@ class Trial:
         some.output = np.where(late, some.output * 2, some.output).astype("i4")
         return some
 
-    def run(self, system: System, rate: float, seed: int) -> Seen:
+    def run(self, system: System, rate: float, seed: int) -> Metrics:
         """At a rate of requests."""
         engine = ps.Engine(prefix_caching=False)
         if system.lanes:
@@ -87,21 +87,21 @@ class Trial:
         ttft, tpot = first - arrived, (ended - first) / np.maximum(np.array(records.output_tokens) - 1, 1)
         met = (ttft <= (SLO.ttft_s or 0)) & (tpot <= (SLO.tpot_s or 0))
         half = len(met) // 2
-        return Seen(float(ttft.mean()), float(tpot.mean()), float(met[:half].mean()), float(met[half:].mean()))
+        return Metrics(float(ttft.mean()), float(tpot.mean()), float(met[:half].mean()), float(met[half:].mean()))
 
-    def mean(self, system: System, rate: float) -> Seen:
+    def mean(self, system: System, rate: float) -> Metrics:
         """The means over seeds."""
         seen = [self.run(system, rate, seed) for seed in range(self.bench.seeds())]
-        return Seen(*(sum(each) / len(seen) for each in zip(*seen, strict=True)))
+        return Metrics(*(sum(each) / len(seen) for each in zip(*seen, strict=True)))
 
 
-Found = Mapping[str, Mapping[float, Seen]]
+Found = Mapping[str, Mapping[float, Metrics]]
 
 
 def measure(bench: Bench) -> Findings:
     """Loads × systems."""
-    trial = Trial(bench)
-    found = {name: {load: trial.mean(each, load) for load in LOADS} for name, each in SYSTEMS.items()}
+    experiment = Experiment(bench)
+    found = {name: {load: experiment.mean(each, load) for load in LOADS} for name, each in SYSTEMS.items()}
     criteria = [
         _sooner(found, "ttft"),
         _sooner(found, "tpot"),

@@ -44,9 +44,9 @@ def _kv_bytes(tokens: float) -> float:
 def measure(bench: Bench) -> Findings:
     """Thresholds × formulas; then, simulated, loads × routers of both sites, and rates with and without the other."""
     closed, over_threshold = _closed()
-    trial, sweep = Trial(bench), swept("load, req/s", LOADS, lambda rate: _compared(bench, rate))
-    found = {name: trial.carried(name) for name in SYSTEMS}
-    criteria = [*closed, _sooner(trial), *_carries(found), *_chosen(sweep)]
+    experiment, sweep = Experiment(bench), swept("load, req/s", LOADS, lambda rate: _compared(bench, rate))
+    found = {name: experiment.carried(name) for name in SYSTEMS}
+    criteria = [*closed, _sooner(experiment), *_carries(found), *_chosen(sweep)]
     return Findings(criteria, [over_threshold, sweep.curve("P90 of TTFT with both sites", P90)])
 
 
@@ -127,7 +127,7 @@ def _load(bench: Bench, rate: float, seed: int) -> Workload:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Experiment:
     """Runs of one system at a rate."""
 
     bench: Bench
@@ -150,10 +150,12 @@ def _compared(bench: Bench, rate: float) -> Comparison:
     return bench.compare(f"{rate:g} req/s", SITES, made, BUNDLES, seeds=bench.seeds())
 
 
-def _sooner(trial: Trial) -> Answer:
+def _sooner(experiment: Experiment) -> Answer:
     """P90 of TTFT with the other site and without, on as many devices."""
-    seeds = range(trial.bench.seeds())
-    found = {rate: ratio(*([trial.p90(name, rate, seed) for seed in seeds] for name in (BOTH, HOME))) for rate in LOADS}
+    seeds = range(experiment.bench.seeds())
+    found = {
+        rate: ratio(*([experiment.p90(name, rate, seed) for seed in seeds] for name in (BOTH, HOME))) for rate in LOADS
+    }
     return Answer(
         "sooner",
         "without the other site " + "; ".join(f"{times(each)} × at {rate:g} req/s" for rate, each in found.items()),

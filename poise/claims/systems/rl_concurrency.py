@@ -62,7 +62,7 @@ def scalers() -> dict[str, Callable[[], Scaler]]:
     }
 
 
-class Told(NamedTuple):
+class Metrics(NamedTuple):
     """Of the latter half of a run, seed by seed: output tokens per second over seconds of latency, and what it took."""
 
     reward: list[float]
@@ -82,9 +82,9 @@ def measure(bench: Bench) -> Findings:
     return Findings(criteria, [_curve(name, told) for name, told in found.items()])
 
 
-def _told(bench: Bench, work: Work, build: Callable[[], Scaler]) -> Told:
+def _told(bench: Bench, work: Work, build: Callable[[], Scaler]) -> Metrics:
     windows = WINDOWS // (5 if bench.quick else 1)
-    told = Told([], [])
+    told = Metrics([], [])
     for seed in range(bench.seeds()):
         load = ps.workload.poisson(
             work.rate, duration_s=windows * WINDOW_S, prompt_tokens=work.prompt_tokens,
@@ -97,12 +97,12 @@ def _told(bench: Bench, work: Work, build: Callable[[], Scaler]) -> Told:
     return told
 
 
-def _best(told: Mapping[str, Told]) -> str:
+def _best(told: Mapping[str, Metrics]) -> str:
     """The fixed target with the highest reward in the mean."""
     return max(map(str, GRID), key=lambda target: sum(told[target].reward))
 
 
-def _against(key: str, found: Mapping[str, Mapping[str, Told]], other: Mapping[str, str]) -> Answer:  # fmt: skip
+def _against(key: str, found: Mapping[str, Mapping[str, Metrics]], other: Mapping[str, str]) -> Answer:  # fmt: skip
     """What Q-learning earns over what another does."""
     gains = {name: ratio(told[other[name]].reward, told[RL].reward) for name, told in found.items()}
     against = {name: f"a target of {other[name]}" if other[name].isdigit() else other[name] for name in gains}
@@ -110,7 +110,7 @@ def _against(key: str, found: Mapping[str, Mapping[str, Told]], other: Mapping[s
     return Answer(key, said, list(gains.values()))
 
 
-def _dearer(found: Mapping[str, Mapping[str, Told]]) -> Answer:
+def _dearer(found: Mapping[str, Mapping[str, Metrics]]) -> Answer:
     """The reward knows no price."""
     gains: dict[str, Ratio] = {name: ratio(told[DEFAULT].hours, told[RL].hours) for name, told in found.items()}
     return Answer(
@@ -118,7 +118,7 @@ def _dearer(found: Mapping[str, Mapping[str, Told]]) -> Answer:
     )
 
 
-def _curve(name: str, told: Mapping[str, Told]) -> Curve:
+def _curve(name: str, told: Mapping[str, Metrics]) -> Curve:
     """Reward by fixed target; of what is learned, and of the default, a level line."""
 
     def points(ways: Sequence[str]) -> list[Point]:

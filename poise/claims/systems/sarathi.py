@@ -41,7 +41,7 @@ class Limit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Experiment:
     """Runs of one replica."""
 
     bench: Bench
@@ -73,9 +73,9 @@ def measure(bench: Bench) -> Findings:
     found = {}
     for model, (strict, relaxed) in LIMITS.items():
         for limit in (Limit(model, strict, True), Limit(model, relaxed, False)):
-            trial = Trial(bench, model)
-            found[limit] = {name: trial.capacity(each, limit.tbt_s) for name, each in limit.batchers.items()}
-    budgets = {budget: Trial(bench, "mistral-7b").capacity(Sarathi(budget), 0.1) for budget in BUDGETS}
+            experiment = Experiment(bench, model)
+            found[limit] = {name: experiment.capacity(each, limit.tbt_s) for name, each in limit.batchers.items()}
+    budgets = {budget: Experiment(bench, "mistral-7b").capacity(Sarathi(budget), 0.1) for budget in BUDGETS}
     criteria = [_ahead(found), *_gains(found), _shrinks(found), _interior(budgets), *_ablation(bench), _found(bench)]
     return Findings(criteria, [_curve(budgets)])
 
@@ -136,8 +136,8 @@ def _ablation(bench: Bench) -> list[Answer]:
         "mixing only": Chunked(WHOLE), "chunks only": Sarathi(1024, mixed=False), "both": Sarathi(1024),
         "vLLM": PrefillFirst(),
     }  # fmt: skip
-    trial, rate = Trial(bench, "yi-34b"), 2.0
-    results = {name: trial.run(each, rate, 0) for name, each in batchers.items()}
+    experiment, rate = Experiment(bench, "yi-34b"), 2.0
+    results = {name: experiment.run(each, rate, 0) for name, each in batchers.items()}
     first = {name: each.ttft.p50 or 0.0 for name, each in results.items()}
     between = {name: tbt(each) for name, each in results.items()}
     told = "; ".join(f"{name}: {first[name]:.2f} / {between[name]:.2f} s" for name in batchers)
@@ -159,8 +159,8 @@ def _found(bench: Bench) -> Answer:
     for model, limits in LIMITS.items():
         for limit in limits:
             batcher = Sarathi(tbt_s=limit)
-            trial = Trial(bench, model)
-            told[f"{model} within {limit:g} s"] = (trial.capacity(batcher, limit), limit)
+            experiment = Experiment(bench, model)
+            told[f"{model} within {limit:g} s"] = (experiment.capacity(batcher, limit), limit)
     figures = "; ".join(f"{name}: {sum(each) / len(each):.2f}" for name, (each, _) in told.items())
     return Answer("found", f"req/s: {figures}", [min(each) for each, _ in told.values()])
 

@@ -39,7 +39,7 @@ FCFS, VTC = "by arrival", "VTC"
 SYSTEMS = {FCFS: ps.Policies(), VTC: ps.Policies(queue=VirtualTokenCounter())}
 
 
-class Told(NamedTuple):
+class Metrics(NamedTuple):
     """What a run came to: by how much service of the tenants differs at most while both are backlogged, in its first
     half and in all of it; weighted tokens a second while requests arrive; p99 of tenant 0's TTFT."""
 
@@ -49,7 +49,7 @@ class Told(NamedTuple):
     ttft_s: float
 
 
-Table = Mapping[str, Mapping[float, Sequence[Told]]]
+Table = Mapping[str, Mapping[float, Sequence[Metrics]]]
 """By system, place on the axis and seed."""
 
 
@@ -73,7 +73,7 @@ def _table(
     bench: Bench, systems: Mapping[str, ps.Policies], places: Sequence[float],
     made: Callable[[float, float, int], Workload],
 ) -> Table:  # fmt: skip
-    found: dict[str, dict[float, list[Told]]] = {name: {place: [] for place in places} for name in systems}
+    found: dict[str, dict[float, list[Metrics]]] = {name: {place: [] for place in places} for name in systems}
     seconds = bench.requests(60 * MINUTES)
     for place in places:
         for seed in range(bench.seeds()):
@@ -107,7 +107,7 @@ def _crowd(arrival: NDArray[np.int64], tenant: NDArray[np.int32]) -> Workload:
     return ps.workload.Workload(arrival[order], tokens, tokens, tenant=tenant[order])
 
 
-def _told(result: Result, load: Workload, seconds: float) -> Told:
+def _told(result: Result, load: Workload, seconds: float) -> Metrics:
     """Service and waiting at every second, from the records."""
     assert load.tenant is not None
     records = result.run.records
@@ -126,7 +126,7 @@ def _told(result: Result, load: Workload, seconds: float) -> Told:
     rate = (service[0] + service[1])[[0, -1]]
     quiet = served & (load.tenant == 0) & (arrived < seconds)
     half = at < at[len(at) // 2]
-    return Told(
+    return Metrics(
         _widest(gap[half], both[half]), _widest(gap, both), float(rate[1] - rate[0]) / len(at),
         float(np.percentile((first - arrived)[quiet], 99)),
     )  # fmt: skip
@@ -144,7 +144,7 @@ def _widest(gap: NDArray[np.float64], both: NDArray[np.bool_]) -> float:
     return max([float(np.ptp(gap[span])) for span in spans if len(span) and both[span[0]]], default=0.0)
 
 
-def _seeds(table: Table, system: str, place: float, figure: Callable[[Told], float]) -> list[float]:
+def _seeds(table: Table, system: str, place: float, figure: Callable[[Metrics], float]) -> list[float]:
     return [figure(told) for told in table[system][place]]
 
 
@@ -213,7 +213,7 @@ def _ratios(found: Mapping[float, Ratio]) -> str:
     return "; ".join(f"at {load:g}: {times(each)}" for load, each in found.items())
 
 
-def _curve(title: str, table: Table, figure: Callable[[Told], float]) -> Curve:
+def _curve(title: str, table: Table, figure: Callable[[Metrics], float]) -> Curve:
     lines = {}
     for name, places in table.items():
         found = {place: over_seeds([figure(told) for told in each]) for place, each in places.items()}

@@ -1,1 +1,1 @@
-"""The cluster's decisions: what is known, who waits, what is in flight, and `Control`, which asks the policies."""
+"""The cluster's decisions: belief, queue, requests in flight, and `Control`, which calls the policies."""

@@ -56,16 +56,16 @@ Maker = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 class Control:
-    """Admits, routes, holds, rejects, moves and hedges requests on belief, and says how many replicas there are to be.
+    """Admits, routes, holds, rejects, moves and hedges requests on belief, and decides the size of pools.
 
-    policies: those of the slots that `slot.CONTROL` names are asked; deep-copied, so that two controls never share
+    policies: those of the slots in `slot.CONTROL` are used; deep-copied, so that two controls never share
     their state.  A router that can `move` requests is its own mover where none is given; several admissions narrow one
     another's choice.
-    replicas, pools: what is known of them beforehand (of pools only a scaler asks).  tries: times that a request is
-    sent before it is refused for good, where engines refuse it in a way that another may not; one whose replicas cannot
-    be reached is held, and they are asked again.
-    resume: after a loss, go on behind the tokens that the client already has instead of starting again; where there
-    is a recovery, it must say so too.
+    replicas, pools: their properties, known beforehand (only a scaler uses pools).  tries: times that a request is
+    sent before it is refused, where engines refuse it in a way that another may not; one whose replicas cannot
+    be reached is held, and they are tried again.
+    resume: after a loss, continue after the tokens that the client already has instead of starting again; a recovery,
+    if there is one, must say so too.
     index: the true prefix index, where `belief.prefix` is `oracle`.
     """
 
@@ -82,9 +82,9 @@ class Control:
         index: PrefixIndex | None = None,
     ) -> None:
         self.own: dict[str, Any] = policies.copies("control")
-        """The policies by slot, as they are, whatever stands before them in the attributes to look at them."""
+        """The policies by slot, without the wrappers that observe them."""
         self.maker: Maker | None = None
-        """Makes the policies that `Exchanged` names; None where policies stay what they are."""
+        """Makes the policies that `Exchanged` names; None where policies cannot be exchanged."""
         own = self.own
         hedge, scaler, lender, recovery = own["hedge"], own["scaler"], own["lender"], own["recovery"]
         self.state = State(replicas, belief or Belief(), needs_of(asked_of(own)), index)
@@ -105,7 +105,7 @@ class Control:
         self.recovering = None if recovery is None else Recovering(recovery, self.state, self._enter)
 
     def settle(self) -> None:
-        """Ask the policies in `own` from now on."""
+        """Use the policies in `own` from now on."""
         own = self.own
         asked = asked_of(own)
         self.router: Any = own["router"]  # its answers are looked at, whatever its types promise
@@ -124,16 +124,16 @@ class Control:
         pairs = own["scaler"] is not None or bool({replica.role for replica in self.state.replicas} - {"mixed"})
         gated = bool(self._enters or self._joins or self._takes or self._ends or self.admission)
         self.plain = not (self.observes or gated or pairs or self._eager or self.predictor is not None)
-        """Whether of a request that arrives or ends nobody but the router hears, and one replica serves all of it."""
+        """Whether only the router sees a request's arrival and end, and one replica serves all of it."""
         self.chance.ranks = self.state.ranks
 
     def grouping(self, router: Any) -> Callable[[RequestView], Hashable]:
-        """By what those who wait are grouped under a router."""
+        """The group key of waiting requests under a router."""
         group: Callable[[RequestView], Hashable] = getattr(router, "group", self._asked)
         return group
 
     def handle(self, event: Event) -> Actions:
-        """What to do about `event`."""
+        """The actions for `event`."""
         self.state.now = event.at
         for observe in self._observers:
             observe(event)
@@ -141,9 +141,9 @@ class Control:
         return handler(self, event) if self.hedges is None else self.hedges.handle(event, handler)
 
     def arrive(self, request: RequestView, at: int) -> int | Actions:
-        """What to do about a request that arrives for the first time; a number: send it to that replica, no more.
+        """The decision on a request that arrives for the first time; a number: send it to that replica, no more.
 
-        As `handle(Arrived(at, request, 0))`, without event and action where nobody but the router is asked.
+        As `handle(Arrived(at, request, 0))`, without event and action where only the router is called.
         """
         if not self.plain or self.tried or self.held.queues or request.home >= 0:
             return self.handle(made(Arrived, (at, request, 0)))
@@ -164,7 +164,7 @@ class Control:
         return replica
 
     def finish(self, request: int, output_tokens: int, at: int) -> Actions:
-        """What to do about a request that has ended: `handle(Finished(...))`, without the event where nobody looks."""
+        """The actions for a finished request: `handle(Finished(...))`, without the event where no policy reads it."""
         if not self.plain:
             return self.handle(made(Finished, (at, request, output_tokens)))
         self.state.now = at
@@ -178,7 +178,7 @@ class Control:
         return copy.deepcopy(self)
 
     def served(self, request: RequestView) -> bool:
-        """Whether some replica, and a decode partner where it needs one, may be sent a request now."""
+        """Whether some replica, and a decode partner where it needs one, can take a request now."""
         state = self.state
         able = state.able(request)
         if not able or any(state.replicas[replica].role != "prefill" for replica in able):
@@ -204,13 +204,13 @@ class Control:
         return (*actions, *self._rebalance()) if self._eager else actions
 
     def _sent_or_held(self, request: RequestView, action: Action | None) -> Actions:
-        """What was decided of a request that has just come; one that is not to go anywhere yet waits."""
+        """The decision on a request that has just arrived; one that cannot be sent yet is queued."""
         if action is None or type(action) is Wake:
             self.held.add(request)
         return () if action is None else (action,)
 
     def _decide(self, request: RequestView) -> Action | None:
-        """Ask the router; None (or a Wake) when the request is to be held."""
+        """Call the router; None (or a Wake) when the request is to be held."""
         state = self.state
         able = state.able(request)
         if not able:
@@ -237,13 +237,13 @@ class Control:
         return self._kept(request, decision)
 
     def _unable(self, request: RequestView, replica: int, able: Sequence[int]) -> PolicyError:
-        """What is wrong with a route to a replica that cannot serve the request."""
+        """The error of a route to a replica that cannot serve the request."""
         return PolicyError(
             f"{self._name} routed request {request.id} to replica {replica}, which is not among the able {able}"
         )
 
     def _kept(self, request: RequestView, decision: Any) -> Action | None:
-        """What follows from an answer that sends a request nowhere; None (or a Wake) when it is to be held."""
+        """The actions for an answer that sends a request nowhere; None (or a Wake) when it is to be held."""
         if type(decision) is Hold:
             return Wake(decision.wake_at) if decision.wake_at > self.state.now else None
         if type(decision) is Reject:
@@ -251,36 +251,36 @@ class Control:
         raise PolicyError(f"{self._name} answered {decision!r}; it must be a Route, a Hold or a Reject")
 
     def _unless_hopeless(self, request: RequestView) -> Refuse | None:
-        """Hold a request that nobody can take now, unless nobody ever will."""
+        """Queue the request if no replica can take it now; refuse it if none ever can."""
         reason = self.state.hopeless(request)
         return self._turn_away(request, reason) if reason else None
 
     def _turn_away(self, request: RequestView, reason: str, retry_after: int = 0) -> Refuse:
-        """Refuse a request that has joined."""
+        """Refuse a queued request."""
         self._end(request)
         return Refuse(request.id, reason, retry_after)
 
     def _end(self, request: RequestView) -> None:
-        """A request that has joined is gone."""
+        """A queued request has left."""
         self.tried.pop(request.id, None)
         for ended in self._ends:
             ended(request)
 
     def _put_back(self, requests: Sequence[RequestView]) -> None:
-        """Who was sent waits again."""
+        """A request that was sent waits again."""
         for request in requests:
             for joined in self._joins:
                 joined(request)
         self.held.put_back(requests)
 
     def _narrowed(self, request: RequestView, able: Sequence[int]) -> tuple[Any, Sequence[int]]:
-        """What the router says where it may choose only among some of the able, and who they are."""
+        """The router's answer among some of the able replicas, and who they are."""
         tried = self.tried.get(request.id)
         if tried is not None:
             if tried.until > self.state.now:
                 return Hold("no replica could be reached", tried.until), able
             able = tried.left(able)
-            if not able:  # those that were left are gone
+            if not able:  # the remaining ones are lost
                 return Hold("all replicas were tried", tried.wait(self.state.now)), able
         if request.home in able:
             able = (request.home,)
@@ -296,7 +296,7 @@ class Control:
         return self.router.route(request, RestrictedView(self.state, able), self.chance), able
 
     def _decode(self, request: RequestView, route: Route) -> int | None:
-        """The decode half of a P/D pair: the router's own choice, or the router asked again for that stage."""
+        """The decode half of a P/D pair: the router's own choice, or the router called again for that stage."""
         able = self.state.partners(request)
         if not able:
             return None
@@ -355,7 +355,7 @@ class Control:
         return (self._turn_away(flight.request, event.reason), *self.ask_held())
 
     def note_refused(self, event: Refused) -> Attempts:
-        """Remember that a replica refused a request; what that request has behind it."""
+        """Record that a replica refused a request; returns the request's attempts."""
         tried = self.tried.get(event.request)
         if tried is None:
             tried = self.tried[event.request] = Attempts()
@@ -363,7 +363,7 @@ class Control:
         return tried
 
     def _may_go_on(self, request: RequestView, tried: Attempts) -> bool:
-        """Whether a refused request has a replica left to go to, or one to wait for."""
+        """Whether a refused request has another replica to go to, or one to wait for."""
         able = self.state.able(request)
         if not able or tried.left(able):
             return True
@@ -378,7 +378,7 @@ class Control:
         return Dispatch(request.id, replica, decode, self.resume)
 
     def ask_held(self) -> Actions:
-        """Ask for the held requests again, in order, until the first of each group is held again."""
+        """Decide the held requests again, in order, until the first of each group is held again."""
         actions: list[Action] = []
 
         def decide(request: RequestView) -> bool:
@@ -393,14 +393,14 @@ class Control:
     # Moves -----------------------------------------------------------------------------------------------------------
 
     def _rebalance(self) -> list[Move]:
-        """The moves that the mover wants now, entered in the books."""
+        """The moves that the mover wants now, recorded as in flight."""
         assert self.mover is not None
         moves = list(self.mover.move(self.state))
         self._enter(self.mover, moves)
         return moves
 
     def _enter(self, policy: object, moves: Sequence[Move]) -> None:
-        """Enter the moves that a policy wants in the books."""
+        """Record the moves that a policy wants."""
         for move in moves:
             flight = self.flights.get(move.request)
             self._check(type(policy).__name__, move, flight)
@@ -408,7 +408,7 @@ class Control:
             self.in_flight.move(flight, move.target)
 
     def _check(self, who: str, move: Move, flight: InFlight | None) -> None:
-        """A move must be possible as far as the control side knows."""
+        """Check that a move is possible, as far as the control side knows."""
         state = self.state
         if flight is None or flight.place != move.source:
             place = "in no replica" if flight is None else f"at replica {flight.place}"
@@ -494,7 +494,7 @@ class Control:
         return asked if self.recovering is None else (*asked, *self.recovering.asked(flight.place))
 
     def _confined(self, event: Restricted) -> Actions:
-        """What it means is an admission's, which observes it."""
+        """For an admission alone, which observes it."""
         return ()
 
     def _exchanged(self, event: Exchanged) -> Actions:
@@ -508,7 +508,7 @@ class Control:
         return actions if self.scaling is None else (*actions, *self.scaling.asked())
 
     def _look_again(self) -> Actions:
-        """Something new is known: ask for those who are held, then whether anybody should move."""
+        """New information: decide the held requests again, then call mover, lender and recovery."""
         actions = self.ask_held() if self.held else ()
         if self.recovering is not None and self.recovering.going:
             actions = (*actions, *self.recovering.asked_all())
@@ -521,7 +521,7 @@ class Control:
         return type(self.router).__name__
 
     def _asked(self, request: RequestView) -> Hashable:
-        """Who waits for one replica alone is not to keep the others of its model waiting."""
+        """A request that waits for one replica alone must not block the others of its model."""
         asked = self.state.asked(request)
         return asked if request.home < 0 else (*asked, request.home)
 

@@ -1,4 +1,4 @@
-"""A request that the control side sent: where to, where else it may go, and where it is moving to."""
+"""A request in flight: where it was sent, where else it may go, and where it is moving to."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from poise.core.request import RequestView
 
 
 class InFlight:
-    """What the control side remembers of a request in flight (`view.FlightView`).
+    """The control side's record of a request in flight (`view.FlightView`).
 
     replica: where its prompt is computed; decode: where its output is made (the same, unless a P/D pair).
-    prefilled: its prompt is computed and its KV cache fetched.  fallback: whom to try where an engine refuses it.
+    prefilled: its prompt is computed and its KV cache fetched.  fallback: replicas to try where an engine refuses it.
     sent_at, first_token_at: picoseconds, -1 for a first token not seen.  target: where it is moving to, -1: nowhere;
     with `hedged` the place of its copy.
     """
@@ -48,7 +48,7 @@ class InFlight:
         return places | {self.target} if self.target >= 0 else places
 
     def arrive(self) -> None:
-        """It is where it was moving to, or its copy is all there is of it."""
+        """It has arrived where it was moving to, or only its copy is left."""
         if self.decode == self.replica:
             self.replica = self.decode = self.target
         elif self.prefilled:

@@ -1,4 +1,4 @@
-"""A queue of the gateway in the order of a policy: several flows, of which the policy says which goes first."""
+"""A queue of the gateway in the order of a policy: several flows, of which the policy selects the first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Item = tuple[Any, int, int, int, RequestView, Hashable]
 
 
 class Fifo:
-    """First come, first served; who was sent and came back goes first again."""
+    """First come, first served; a request that was sent and returned goes first again."""
 
     __slots__ = ("_requests",)
 
@@ -34,7 +34,7 @@ class Fifo:
 
     @property
     def head(self) -> RequestView:
-        """Who goes next."""
+        """The next request."""
         return next(iter(self._requests.values()))
 
     def append(self, request: RequestView) -> None:
@@ -56,7 +56,7 @@ class Fifo:
 
 
 class _Flow(list[_Item]):
-    """A heap whose first item is queued; `gone`: how many of the others were taken out and only lie there still."""
+    """A heap whose first item is queued; `gone`: how many of the others were taken out but are still in the heap."""
 
     __slots__ = ("gone",)
 
@@ -91,7 +91,7 @@ class OrderedQueue:
 
     @property
     def head(self) -> RequestView:
-        """Who goes next."""
+        """The next request."""
         flows, rank, cluster = self._flows, self._order.order, self._cluster
         if len(flows) == 1:
             (heap,) = flows.values()
@@ -101,7 +101,7 @@ class OrderedQueue:
         return heap[0][4]
 
     def append(self, request: RequestView) -> None:
-        """Queue a request where it belongs."""
+        """Queue a request in its place."""
         key, flow = self._order.key(request), self._order.flow(request)
         self._serial += 1
         item = (key, request.arrived_at, request.id, self._serial, request, flow)
@@ -112,11 +112,11 @@ class OrderedQueue:
         heappush(heap, item)
 
     def appendleft(self, request: RequestView) -> None:
-        """Queue a request that was sent before: it finds its own place again."""
+        """Queue a request that was sent before: it is placed anew."""
         self.append(request)
 
     def take(self, head: RequestView) -> None:
-        """Take the head out, even if others go before it since it was looked at."""
+        """Take the head out, even if others go before it by now."""
         flow = self._items.pop(head.id)[5]
         heap = self._flows[flow]
         heappop(heap)
@@ -138,7 +138,7 @@ class OrderedQueue:
         return item[4]
 
     def _uncover(self, flow: Hashable, heap: _Flow) -> None:
-        """Take what is gone off the top of a flow."""
+        """Remove taken requests from the top of a flow."""
         while heap and not self._queued(heap[0]):
             heappop(heap)
             heap.gone -= 1

@@ -16,10 +16,10 @@ def _order(request: RequestView) -> tuple[int, int]:
 
 
 class GatewayQueue:
-    """First come, first served within a group, or in the order of a policy; nobody overtakes the head of its group.
+    """First come, first served within a group, or in the order of a policy; the head of a group is never overtaken.
 
     group: names a request's group (its model, or what the router's own `group` says).
-    order: the policy, which looks at `cluster`.  queues: by group; empty when nobody is held.
+    order: the policy, which reads `cluster`.  queues: by group; empty when no request is held.
     """
 
     __slots__ = ("_cluster", "_group_of", "_order", "group", "queues")
@@ -47,7 +47,7 @@ class GatewayQueue:
         return iter(sorted((request for queue in self.queues.values() for request in queue), key=_order))
 
     def regroup(self, group: Callable[[RequestView], Hashable], order: Order | None) -> None:
-        """Have all who wait in other groups, or in another order, as if they had come in the order of their arrival."""
+        """Regroup all waiting requests, or reorder them, as if they had arrived in the order of their arrival times."""
         waiting = list(self)
         self.group, self._order = group, order
         self.queues.clear()
@@ -56,7 +56,7 @@ class GatewayQueue:
             self.add(request)
 
     def join_queue(self, request: RequestView) -> bool:
-        """Queue a request behind others of its group; False where none is held (it may be asked for at once)."""
+        """Queue a request behind others of its group; False where none is held (it may be decided at once)."""
         group = self.group(request)
         queue = self.queues.get(group)
         if queue is None:

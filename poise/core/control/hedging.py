@@ -1,4 +1,4 @@
-"""Hedged requests: a copy for who waits long for a first token, and what becomes of the two."""
+"""Hedged requests: sends a copy of a request that waits long for its first token, and keeps the faster of the two."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Handler = Callable[[Any, Any], Sequence[Action]]
 
 
 class Hedging:
-    """Asks the hedger of a `Control` when it is time, and settles which of two copies stays.
+    """Calls the hedger of a `Control` when it is time, and decides which of two copies stays.
 
     A hedged flight counts at both replicas, as one that moves does, and is shown as one: no mover touches it, and what
     moves is not hedged. Neither are the halves of a P/D pair, a request that only its `home` can serve, and one whose
@@ -34,7 +34,7 @@ class Hedging:
         self._begun: set[int] = set()
 
     def handle(self, event: Event, handler: Handler) -> Sequence[Action]:
-        """What to do about an event: first what concerns two copies, then what `handler` says."""
+        """The actions for an event: first for pairs of copies, then those of `handler`."""
         kind, control = type(event), self._control
         actions: list[Action] = []
         if kind is FirstToken:
@@ -56,10 +56,10 @@ class Hedging:
                 self._begun.discard(action.request)
         return self._with_wake(actions)
 
-    # When to ask -----------------------------------------------------------------------------------------------------
+    # Timing ----------------------------------------------------------------------------------------------------------
 
     def _sent(self, request: int) -> None:
-        """A request was sent, or no copy of it was: the hedger says when it is to be asked."""
+        """A request was sent, or got no copy: the hedger says when to call it."""
         flight = self._control.flights[request]
         if flight.decode != flight.replica or request in self._begun or flight.request.home >= 0:
             return
@@ -69,7 +69,7 @@ class Hedging:
             heappush(self._due, (state.now + wait, request, flight.sent_at))
 
     def _ask_due(self, now: int) -> list[Action]:
-        """The copies of those whose time has come."""
+        """The copies of requests whose time has come."""
         actions: list[Action] = []
         if now >= self._wake_at:
             self._wake_at = 0
@@ -89,14 +89,14 @@ class Hedging:
         return flight is not None and flight.sent_at == sent_at and flight.first_token_at < 0 and not flight.hedged
 
     def _with_wake(self, actions: list[Action]) -> Sequence[Action]:
-        """One wake is asked for at a time: for the first that is due."""
+        """One wake is requested at a time: for the first that is due."""
         if self._due and not 0 < self._wake_at <= self._due[0][0]:
             self._wake_at = self._due[0][0]
             actions.append(Wake(self._wake_at))
         return actions
 
     def _second(self, flight: InFlight) -> Hedge | None:
-        """Ask for a second replica among those that may be sent the request now."""
+        """Choose a second replica among those that may be sent the request now."""
         control, request = self._control, flight.request
         state, tried = control.state, control.tried.get(request.id)
         able: Any = () if flight.target >= 0 else state.peers(request, flight.replica)
@@ -123,10 +123,10 @@ class Hedging:
         control.in_flight.move(flight, replica)
         return Hedge(request.id, replica)
 
-    # Which one stays -------------------------------------------------------------------------------------------------
+    # Which copy stays ------------------------------------------------------------------------------------------------
 
     def _first_token(self, event: FirstToken) -> Sequence[Action]:
-        """Who gave the first token keeps the request; the other copy is stopped."""
+        """The replica that gave the first token keeps the request; the other copy is stopped."""
         flight = self._control.flights[event.request]
         if not flight.hedged:
             return ()
@@ -135,7 +135,7 @@ class Hedging:
         return (Abort(event.request, other),)
 
     def _goes_on(self, event: Refused | Failed) -> bool:
-        """Whether another copy is left of a request that a replica does not answer; then nobody need know."""
+        """Whether another copy is left of a request that a replica does not answer; if so, no failure is reported."""
         control = self._control
         flight = control.flights[event.request]
         if not flight.hedged:
@@ -146,7 +146,7 @@ class Hedging:
         return True
 
     def _gone(self, gone: int) -> None:
-        """A replica is gone: whose copy is elsewhere goes on there."""
+        """A replica is lost: requests with a copy elsewhere continue there."""
         for flight in self._control.flights.values():
             if flight.hedged and gone in (flight.replica, flight.target):
                 self._drop(flight, gone)
@@ -154,7 +154,7 @@ class Hedging:
                 self._begun.add(flight.request.id)
 
     def _drop(self, flight: InFlight, replica: int) -> None:
-        """A hedged flight is at one of its two replicas no more."""
+        """A hedged flight has left one of its two replicas."""
         in_flight = self._control.in_flight
         (in_flight.stayed if replica == flight.target else in_flight.moved)(flight)
         flight.hedged = False

@@ -9,11 +9,11 @@ from poise.core.control.state import DRAINING, SERVING, State
 from poise.core.request import RequestView
 
 _PRESENT: Final = (SERVING, DRAINING)
-"""Where something counts; what a replica had was forgotten when it went."""
+"""Where something counts; the counts of a replica were dropped when it left."""
 
 
 class InFlightTable:
-    """Flights by request, and what they count for in `state`.
+    """Flights by request, and their contribution to `state`.
 
     tracks: whether some policy reads `flights`, so that they are kept by replica too.
     """
@@ -26,7 +26,7 @@ class InFlightTable:
         self.flights: dict[int, InFlight] = {}
 
     def track(self, tracks: bool) -> None:
-        """Keep flights by replica too from now on, or no longer."""
+        """Start or stop keeping flights by replica too."""
         if tracks == self.tracks:
             return
         self.tracks = tracks
@@ -46,7 +46,7 @@ class InFlightTable:
         state.sent(state.now, request, flight.replica)
 
     def end(self, request: int) -> InFlight:
-        """A request is at none of its replicas any more."""
+        """A request has left all its replicas."""
         flight, state = self.flights.pop(request), self.state
         if self.tracks:
             state.sent_to[flight.place].pop(request, None)
@@ -66,7 +66,7 @@ class InFlightTable:
         self._follow(flight, flight.replica)
 
     def move(self, flight: InFlight, target: int) -> None:
-        """A request sets out for another replica: it counts at both until it is there."""
+        """A request begins to move to another replica: it counts at both until it arrives."""
         state = self.state
         flight.target = target
         if not flight.half:
@@ -75,20 +75,20 @@ class InFlightTable:
             state.count(target, 1)
 
     def moved(self, flight: InFlight) -> None:
-        """It is there."""
+        """It has arrived."""
         source = flight.place
         self._leave(flight.request, source, flight.half)
         flight.arrive()
         self._follow(flight, source)
 
     def stayed(self, flight: InFlight) -> None:
-        """It has not left after all."""
+        """The move failed."""
         if flight.target >= 0:
             self._leave(flight.request, flight.target, flight.half)
             flight.target = -1
 
     def _leave(self, request: RequestView, replica: int, half: bool) -> None:
-        """A request counts at a replica no longer; `half`: only its output was made there."""
+        """A request no longer counts at a replica; `half`: only its output was made there."""
         state = self.state
         if state.status[replica] not in _PRESENT:
             return

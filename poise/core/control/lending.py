@@ -1,4 +1,4 @@
-"""Asks a lender which replicas shall use KV blocks of others, and checks what it answers."""
+"""Calls a lender for loans of KV blocks between replicas, and checks its answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from poise.core.policy import Lender
 
 
 class Lending:
-    """The control side of it."""
+    """The control side of lending."""
 
     __slots__ = ("_lender", "_state")
 
@@ -29,10 +29,10 @@ class Lending:
         return loans
 
     def _wrong(self, loan: Lend) -> str:
-        """Why a loan cannot be, as far as the control side knows; empty if it may."""
+        """Why a loan is not possible, as far as the control side knows; empty if it is."""
         state, pair = self._state, (loan.debtor, loan.creditor)
         if loan.debtor == loan.creditor:
-            return "nobody lends to itself; name two replicas"
+            return "a replica cannot lend to itself; name two replicas"
         if not all(0 <= each < len(state.replicas) for each in pair):
             return f"there are {len(state.replicas)} replicas, counted from 0"
         lent = state.loans.get(pair, 0)

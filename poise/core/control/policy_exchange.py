@@ -1,7 +1,7 @@
-"""Policies of a `Control` that runs are exchanged for others.
+"""Exchanges policies of a running `Control` for others.
 
-What is believed, who waits and who is in flight stay as they are; a new policy is told of those requests as if they had
-just come, and has no memory beyond that. Columns that were not kept before fill with the next reports; what was sent
+Belief, queue and requests in flight stay as they are; a new policy is notified of those requests as if they had
+just arrived, and has no memory beyond that. Columns that were not kept before fill with the next reports; what was sent
 and has not ended is known at once, as a prefix index of it is.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def mover_of(own: Mapping[str, Any]) -> Any:
-    """Who moves requests: the policy of that slot, or the router where it can."""
+    """The policy that moves requests: that of its slot, or the router where it can."""
     if own["mover"] is None and hasattr(own["router"], "move"):
         return own["router"]
     return own["mover"]
@@ -33,7 +33,7 @@ def asked_of(own: Mapping[str, Any]) -> list[Any]:
 
 
 def hooked(own: Mapping[str, Any], hook: str) -> list[Any]:
-    """The policies that have a hook which their slot may have, each once."""
+    """The policies with a hook that their slot may have, each once."""
     return [
         policy for policy in _once([own[slot] for slot in CONTROL if hook in _hooks(slot)]) if hasattr(policy, hook)
     ]
@@ -59,9 +59,9 @@ def needs_of(asked: list[Any]) -> set[str]:
 
 
 def exchange(control: Control, made: Mapping[str, Any]) -> None:
-    """Have `control` ask the policies of `made`, by slot, in place of those that it has there.
+    """Have `control` use the policies of `made`, by slot, in place of its own.
 
-    Nothing is changed where a new policy cannot be told what is so (its own error is raised), and for a slot whose
+    Nothing is changed where a new policy raises an error (which is passed on), and for a slot whose
     policies cannot be exchanged (PolicyError).
     """
     wrong = [slot for slot in made if slot not in EXCHANGEABLE]
@@ -91,7 +91,7 @@ def exchange(control: Control, made: Mapping[str, Any]) -> None:
 
 
 def _keep(control: Control, needs: set[str]) -> None:
-    """Keep further columns, of which what is in flight is known."""
+    """Keep further columns; what is in flight is known at once."""
     state = control.state
     prefixes = state.prefix is None
     corrects = state.keep(needs)
@@ -100,7 +100,7 @@ def _keep(control: Control, needs: set[str]) -> None:
 
 
 def _teach(control: Control, own: Mapping[str, Any], fresh: list[Any]) -> None:
-    """Tell new policies of those who are in flight, and of those who wait."""
+    """Notify new policies of the requests in flight, and of the waiting ones."""
     state = control.state
     observe, joined, taken = (hooked(own, hook) for hook in ("observe", "joined", "taken"))
     flights = list(control.flights.values())

@@ -117,7 +117,7 @@ class Sent:
         self.tokens = 0
 
     def add(self, ids: Sequence[int], ends: Sequence[int]) -> Sequence[int]:
-        """A prompt made of these extents was sent; those that had not been."""
+        """A prompt of these extents was sent; returns those that were new."""
         runs, first = self._runs, self._first
         place, count = 0, len(ids)
         while place < count:
@@ -143,7 +143,7 @@ class Sent:
                 yield run.ids[place], run.ends[place] - run.reach(place)
 
     def drop(self, room: int) -> list[int]:
-        """Forget the oldest extents until at most `room` tokens are left; what was forgotten, in that order."""
+        """Drop the oldest extents until at most `room` tokens are left; returns what was dropped, in that order."""
         runs, dropped = self._runs, list[int]()
         while self.tokens > room and runs:
             run = next(iter(runs))
@@ -160,7 +160,7 @@ class Sent:
 
 
 class SentPrefixes:
-    """The control side's own guess at the caches: what it sent where, the least recently sent forgotten first.
+    """The control side's own estimate of the caches: what it sent where, the least recently sent dropped first.
 
     room: tokens that each replica's cache can hold.
     """

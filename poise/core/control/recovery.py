@@ -1,4 +1,4 @@
-"""Asks the recovery for the requests of replicas that go, as long as they are there."""
+"""Calls the recovery policy for the requests of replicas that will be lost, until they are."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from poise.core.units import ps
 
 
 class Recovering:
-    """going: the instants at which draining replicas will be gone, by replica.
+    """going: the instants at which draining replicas will be lost, by replica.
 
-    enter: checks moves and enters them in the books.
+    enter: checks and records moves.
     patience: picoseconds after which KV on its way to a replica is given up, 0 for never.
     """
 
@@ -25,13 +25,13 @@ class Recovering:
         self._enter = enter
 
     def told(self, replica: int, gone_at: int) -> list[Action]:
-        """A replica drains and will be gone at an instant; 0 where it may stay until it is empty."""
+        """A replica drains and will be lost at an instant; 0 where it may stay until it is empty."""
         if gone_at:
             self.going[replica] = gone_at
         return self.asked(replica)
 
     def asked(self, replica: int) -> list[Action]:
-        """The moves away from a replica that goes."""
+        """The moves away from a replica that will be lost."""
         gone_at = self.going.get(replica)
         if gone_at is None:
             return []
@@ -43,5 +43,5 @@ class Recovering:
         return list(actions)
 
     def asked_all(self) -> list[Action]:
-        """Those away from all of them."""
+        """The moves away from all of them."""
         return [action for replica in list(self.going) for action in self.asked(replica)]

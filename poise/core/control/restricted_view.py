@@ -10,7 +10,7 @@ from poise.core.request import RequestView
 
 
 class RestrictedView:
-    """A `ClusterView` of `state` in which these replicas, and no others, are able; all else is as the state has it.
+    """A `ClusterView` of `state` in which only these replicas are able; all else is as in the state.
 
     stage: `decode` for the second half of a P/D pair, else `serve`.
     """
@@ -27,6 +27,6 @@ class RestrictedView:
         return self._able
 
     def __getattr__(self, name: str) -> Any:
-        if name in RestrictedView.__slots__:  # not made yet: a copy that is being built asks for all sorts of names
+        if name in RestrictedView.__slots__:  # not initialised yet: copying reads many names
             raise AttributeError(name)
         return getattr(self._state, name)

@@ -1,4 +1,4 @@
-"""The scaler's decisions: asked at every beat, held to the bounds of the pools, and told where something changes."""
+"""The scaler's decisions: called once a period, kept within the bounds of the pools, and notified of changes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from poise.core.spec import PoolSpec, Role
 from poise.core.units import ps
 
 UNTOLD: Final = 60.0
-"""Seconds that are looked ahead where neither the scaler nor a pool says how far."""
+"""Default forecast horizon in seconds, where neither the scaler nor a pool has one."""
 
 
 @dataclass(slots=True)
 class PoolState:
-    """A pool as the control side believes it to be; a `PoolView`."""
+    """The control side's belief of a pool; a `PoolView`."""
 
     name: str
     min_replicas: int
@@ -36,10 +36,10 @@ class PoolState:
 
 
 class Scaling:
-    """Asks `scaler` at the first tick at or behind each multiple of its period.
+    """Calls `scaler` at the first tick at or after each multiple of its period.
 
-    pools: what is told of them beforehand.  forecast: foretells `State.rate`, if there is one.  held: who waits.
-    beat: picoseconds between two decisions; whoever drives the control side sends a `Tick` at each multiple of it.
+    pools: their known properties.  forecast: predicts `State.rate`, if there is one.  held: the waiting requests.
+    beat: picoseconds between two decisions; the driver of the control side sends a `Tick` at each multiple of it.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Scaling:
         self._turning: dict[int, Role] = {}  # who is on its way to another role
 
     def asked(self) -> list[Scale | Convert]:
-        """What is to change now; nothing between two beats."""
+        """The changes to make now; none between two beats."""
         state, now = self._state, self._state.now
         if now < self._due:
             return []
@@ -86,7 +86,7 @@ class Scaling:
         return [done for each in answers if (done := self._taken(each)) is not None]
 
     def _look(self) -> None:
-        """Who serves in each pool and in which role, and how many wait for it."""
+        """The serving replicas of each pool and role, and how many requests wait for it."""
         state, status = self._state, self._state.status
         waiting: dict[tuple[int, int], int] = {}
         for request in self._held:
@@ -106,7 +106,7 @@ class Scaling:
         state.roles = [self._turning.get(each, spec.role) for each, spec in enumerate(state.replicas)]
 
     def _taken(self, answer: Any) -> Scale | Convert | None:
-        """A decision within the bounds, entered; None where it changes nothing."""
+        """A decision within the bounds, recorded; None where it changes nothing."""
         if type(answer) is Convert:
             return self._converted(answer)
         if type(answer) is not Scale or not 0 <= answer.pool < len(self.pools) or answer.warm < 0:
@@ -121,7 +121,7 @@ class Scaling:
         return Scale(answer.pool, replicas, answer.warm)
 
     def _converted(self, answer: Convert) -> Convert | None:
-        """A change of a role, where somebody goes on serving what the replica serves now."""
+        """A change of a role, where another replica still serves what the replica serves now."""
         state, (replica, role) = self._state, answer
         if not 0 <= replica < len(state.replicas) or state.status[replica] != SERVING or role not in get_args(Role):
             raise PolicyError(
@@ -134,7 +134,7 @@ class Scaling:
         return answer
 
     def _spared(self, replica: int) -> bool:
-        """Whether those that serve and stay as they are can do without it."""
+        """Whether the remaining serving replicas suffice without it."""
         state, own = self._state, self._state.replicas[replica]
         roles = {
             spec.role

@@ -1,4 +1,4 @@
-"""A router that decides beside another on the same view without being obeyed: what it had done, and for what gain."""
+"""Shadow mode: a second router decides on the same view; its choices are recorded, not executed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ READS: Final = ("queued_tokens", "cached_tokens")
 class Agreement(NamedTuple):
     """How two routers' decisions compare.
 
-    decisions: of which both sent the request somewhere in `routed`, and to the same replica in `same`.
-    gain_tokens: prompt tokens fewer between a request and its first token, had it gone where the shadow says: those
+    decisions: of which both sent the request to a replica in `routed`, and to the same one in `same`.
+    gain_tokens: prompt tokens fewer between a request and its first token, at the shadow's choice: those
     queued at the replica and its own that are not cached there, as the control side believes; a mean over `routed`.
     gain_s: the same in seconds, where the replicas' prefill rates are known, else 0.
     """
@@ -33,10 +33,10 @@ class Agreement(NamedTuple):
 
 
 class ShadowedRouter:
-    """Routes as `active` does, and asks `shadow` the same first; the belief is that of what `active` did.
+    """Routes as `active` does, and calls `shadow` with the same view first; the belief follows `active`.
 
-    The gain is of each decision alone: had the shadow been obeyed, later ones had met other queues and caches. So it
-    tells where to look; `poise whatif` tells what to expect.
+    The gain is of each decision alone: had the shadow's been executed, later ones would have met other queues and
+    caches. So it shows where to look; `poise whatif` predicts the effect.
     """
 
     def __init__(self, active: Router, shadow: Router) -> None:
@@ -56,7 +56,7 @@ class ShadowedRouter:
         return Agreement(self.decisions, self.routed, self.same, self._tokens / routed, self._seconds / routed)
 
     def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route | Hold | Reject:
-        """What `active` says."""
+        """The answer of `active`."""
         other = self.shadow.route(request, cluster, chance)
         chosen: Route | Hold | Reject = self.active.route(request, cluster, chance)
         if cluster.stage == "serve":
@@ -64,7 +64,7 @@ class ShadowedRouter:
         return chosen
 
     def observe(self, event: Event) -> None:
-        """Let both see what happened."""
+        """Pass an event to both."""
         for router in (self.active, self.shadow):
             if hasattr(router, "observe"):
                 router.observe(event)
@@ -100,7 +100,7 @@ class _Moving(ShadowedRouter):
 
 
 def shadowed(active: Router, shadow: Router) -> ShadowedRouter:
-    """`active`, with `shadow` beside it."""
+    """`active`, wrapped with `shadow`."""
     return (_Moving if hasattr(active, "move") else ShadowedRouter)(active, shadow)
 
 

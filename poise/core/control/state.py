@@ -1,4 +1,4 @@
-"""What the control side knows of its replicas: its own dispatches at once, the rest as reports that arrive late."""
+"""The control side's belief about its replicas: its own dispatches at once, the rest from reports that arrive late."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ STARTING: Final = 0
 SERVING: Final = 1
 DRAINING: Final = 2
 GONE: Final = 3
-"""What the control side may send a replica: nothing yet, requests, nothing any more, nothing ever."""
+"""What may be sent to a replica: nothing yet, requests, nothing more (draining), nothing ever."""
 
 WIDE: Final = 24
-"""From so many replicas on, the least of `requests` is kept at hand instead of looked for."""
+"""Number of replicas from which the least of `requests` is indexed instead of scanned."""
 
 
 class State:
-    """The belief, as columns over replicas; it is the `ClusterView` that routers are handed.
+    """The belief, as columns over replicas; it is the `ClusterView` of routers.
 
     needs: the columns that the policies read; the others are neither reported nor kept.
     index: a shared prefix index, for `belief.prefix = "oracle"`.
@@ -77,7 +77,7 @@ class State:
         self._name()
 
     def keep(self, needs: Iterable[str]) -> bool:
-        """Keep the columns that policies read from now on, and no others; PolicyError for one that there is not.
+        """Keep the columns that policies read from now on, and no others; PolicyError for an unknown one.
 
         Returns whether columns are corrected from now on by what was sent since a report, and were not before.
         """
@@ -111,7 +111,7 @@ class State:
         self._follows = self._corrects or self.prefix is not None  # what is sent counts for more than `requests`
         return self._corrects and not before
 
-    # What routers read -----------------------------------------------------------------------------------------------
+    # Read by routers -------------------------------------------------------------------------------------------------
 
     @property
     def stage(self) -> str:
@@ -158,7 +158,7 @@ class State:
         return self.prefix.match(request.ids, request.ends)
 
     def flights(self, replica: int) -> Sequence[InFlightView]:
-        """What was sent to `replica` and has not ended, in order of dispatch."""
+        """The requests sent to `replica` that have not ended, in order of dispatch."""
         return list(self.sent_to[replica].values())
 
     def kv_seconds(self, tokens: int, source: int, target: int) -> float:
@@ -173,7 +173,7 @@ class State:
         """The model that a request asks for, and its tenant where that has replicas of its own (else -1)."""
         return request.model, request.tenant if request.tenant in self.named else -1
 
-    # What Control writes ---------------------------------------------------------------------------------------------
+    # Written by Control ----------------------------------------------------------------------------------------------
 
     def hopeless(self, request: RequestView) -> str:
         """Why no replica, up or not, will ever take the request; empty if one may."""
@@ -190,7 +190,7 @@ class State:
         return ""
 
     def know(self, replica: int, spec: ReplicaSpec) -> None:
-        """What is known of a replica beforehand has changed; one that was gone may come back as another."""
+        """Update the known properties of a replica; one that was lost may return as another."""
         self.replicas[replica] = spec
         self.total_blocks[replica] = spec.blocks
         self.prefill_rate[replica] = spec.prefill_rate
@@ -203,7 +203,7 @@ class State:
         self._forget_able()
 
     def set_status(self, replica: int, status: int) -> None:
-        """A replica joined, drains or is gone."""
+        """A replica joined, drains or is lost."""
         self.status[replica] = status
         self._forget_able()
         if status == GONE:
@@ -217,14 +217,14 @@ class State:
                 self.prefix.forget(replica)
 
     def lent(self, debtor: int, creditor: int, blocks: int) -> None:
-        """So many blocks more are lent, or less."""
+        """Add to the lent blocks, or subtract."""
         pair = debtor, creditor
         self.loans[pair] = self.loans.get(pair, 0) + blocks
         if not self.loans[pair]:
             del self.loans[pair]
 
     def count(self, replica: int, more: int) -> None:
-        """So many requests more are in flight at a replica, or fewer: the one place where `requests` is written to.
+        """Add to the requests in flight at a replica, or subtract: the only place where `requests` is written to.
 
         Where they are not counted but reported, nothing changes.
         """
@@ -263,9 +263,9 @@ class State:
             self.hits.pop(request.id, None)
 
     def report(self, measured_at: int, columns: dict[str, list[int]], cached: Iterable[tuple[int, int, bool]]) -> None:
-        """Take over a report, and add again what was sent since it was measured."""
+        """Apply a report, and add again what was sent since it was measured."""
         for name, column in columns.items():
-            setattr(self, name, list(column))  # the event stays as it was told
+            setattr(self, name, list(column))  # the event stays as it was
         self.measured_at = [measured_at] * len(self.replicas)
         if self._corrects:
             for replica, since in enumerate(self._since_report):
@@ -276,7 +276,7 @@ class State:
                 (self.prefix.add if entered else self.prefix.remove)(replica, extent)
 
     def measure(self, measured_at: int, replica: int, values: dict[str, int]) -> None:
-        """Take over one replica's own report; columns that nobody reads are passed over."""
+        """Apply one replica's own report; columns that no policy reads are skipped."""
         for name in self.reported:
             if name in values:
                 getattr(self, name)[replica] = values[name]
@@ -285,7 +285,7 @@ class State:
             self._recount(replica, measured_at)
 
     def cache_changed(self, replica: int, entered: Sequence[int], left: Iterable[int], cleared: bool) -> None:
-        """Take over what a replica tells of its cache, where that is what is believed."""
+        """Apply a replica's report of its cache, where the belief uses it."""
         if self.prefix is None or self.sent_prefixes is not None:
             return
         if cleared:

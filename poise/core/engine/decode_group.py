@@ -1,4 +1,4 @@
-"""The decoding requests of one lane, advanced together: a token each and a step at a time, in closed form.
+"""The decoding requests of one lane, advanced together in closed form: a token each at every step.
 
 A member's computed tokens are `offset + step`, with one `step` counter for the whole group. So sums over members are
 sums of offsets, a finish is a number computed once, and nothing is touched per token.
@@ -57,7 +57,7 @@ class DecodeGroup:
         return iter(self.members.values())
 
     def join(self, sequence: Sequence) -> None:
-        """Take in a sequence whose prompt is computed and whose first token is made."""
+        """Add a sequence whose prompt is computed and whose first token is made."""
         step = self.step
         offset = sequence.computed - step
         sequence.offset = offset
@@ -77,10 +77,10 @@ class DecodeGroup:
             self._join_window(sequence)
 
     def leave(self, sequence: Sequence) -> None:
-        """Let a member go; its `computed` and `produced` are set to what they are now."""
+        """Remove a member; its `computed` and `produced` are set to their current values."""
         self._let_go(sequence)
         if sequence.done_at_step == self.next_finish:
-            self.finished()  # nobody is; it looks for the next one
+            self.finished()  # none is; this finds the next one
 
     def _let_go(self, sequence: Sequence) -> None:
         del self.members[sequence.id]
@@ -97,7 +97,7 @@ class DecodeGroup:
             self._outgrow(sequence)
 
     def finished(self) -> list[Sequence]:
-        """Let go of the members that have made their last token, least id first."""
+        """Remove the members that have made their last token, least id first."""
         done: list[Sequence] = []
         finishes, step, members = self._finishes, self.step, self.members
         while finishes:
@@ -156,11 +156,11 @@ class DecodeGroup:
         return (self.offsets + self.n * reach - waste) // block
 
     def private_at_most(self, step: int) -> int:
-        """A bound of `private(step)` from above, in O(1)."""
+        """An upper bound of `private(step)`, in O(1)."""
         return (self.offsets + self.n * step) // self.block + self.n - self.shared
 
     def growth(self) -> int:
-        """New blocks that the next step takes."""
+        """New blocks of the next step."""
         return self._phases[-self.step % self.block]
 
     def steps_within(self, blocks: int, limit: int) -> int:

@@ -1,4 +1,4 @@
-"""The prefix extents that a replica has cached, as runs: which ones are held, and in which order the others go."""
+"""The prefix extents that a replica has cached, as runs: which ones are held, and the eviction order of the others."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ CacheListener = Callable[[int, bool], None]
 
 
 class Extents:
-    """Extents of a prompt are mostly taken, let go of and evicted together; a run is split where a part of it is held.
+    """Extents of a prompt are mostly taken, released and evicted together; a run is split where a part of it is held.
 
-    held: blocks in extents that somebody holds.  cached: blocks in extents that nobody holds.
-    nodes: by extent, the run that it is in.  lru: the runs that nobody holds, the next to be evicted first.
-    listener: told of each extent that enters (True) or leaves (False) the cache.
+    held: blocks in held extents.  cached: blocks in extents that are not held.
+    nodes: by extent, the run that it is in.  lru: the runs that are not held, the next to be evicted first.
+    listener: called with each extent that enters (True) or leaves (False) the cache.
     version: changes whenever a look-up could answer differently.
-    ranked: whether what is let go of later may be evicted sooner; each extent is a run of its own then.
+    ranked: whether a run released later may be evicted sooner; each extent is a run of its own then.
     """
 
     ranked: ClassVar[bool] = False
@@ -63,7 +63,7 @@ class Extents:
     def split(self, run: Run, place: int) -> Run:
         """Make the extents of a run before `place` a run of their own, which is returned.
 
-        The rest remains what it was, where it was among those to be evicted, so nobody who holds it needs to be told.
+        The rest keeps its place among those to be evicted, so its holders need no update.
         """
         path = run.path
         assert path is not None
@@ -80,7 +80,7 @@ class Extents:
         return head
 
     def share(self, held: list[Run], path: Path, place: int, end: int, full: int) -> int:
-        """Cache a prompt's extents from `place` to `end`, computed up to `full` blocks; how many blocks became shared.
+        """Cache a prompt's extents from `place` to `end`, computed up to `full` blocks; returns how many became shared.
 
         held: the runs that the sequence holds, to which new ones are appended.
         Where another sequence computed the same extents meanwhile, this one's copies stay private.
@@ -101,7 +101,7 @@ class Extents:
         return moved
 
     def drop(self, runs: list[Run]) -> None:
-        """Let go of runs, in the order in which they shall be evicted."""
+        """Release runs, in the order in which they shall be evicted."""
         lru, freed, count = self.lru, 0, len(runs)
         for place, held in enumerate(runs, 1):
             stop = runs[place] if place < count else None
@@ -116,7 +116,7 @@ class Extents:
         self.cached += freed
 
     def settle(self, available: int) -> None:
-        """Evict until the cached blocks fit in `available`, the blocks that nobody holds."""
+        """Evict until the cached blocks fit in `available`, the blocks that are not held."""
         excess = self.cached - available
         if excess <= 0:
             return
@@ -186,7 +186,7 @@ class Extents:
             self._lose(run.path.ids[run.first : run.end])
 
     def trim(self, run: Run, blocks: int) -> None:
-        """Evict so many blocks, but not all, from the end of a run."""
+        """Evict some blocks, but not all, from the end of a run."""
         run.blocks -= blocks
         self.cached -= blocks
         path, end, upto = run.path, run.end, run.start + run.blocks

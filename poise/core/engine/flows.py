@@ -1,7 +1,7 @@
-"""The waiting queue of an engine whose order follows what was served: requests queue in flows, and one flow goes first.
+"""An engine's waiting queue ordered by past service: requests queue in flows, and one flow goes first.
 
-The books of what flows were served are brought up to date only when who waits, runs or computes a prompt has changed
-since. In between nothing that did not fit can fit, so that a held batch need not look at every step, and the slow
+The service counts of flows are updated only when the set of requests that wait, run or compute a prompt has changed.
+In between nothing that did not fit can fit, so that a held batch need not look at every step, and the slow
 reference, which does look, finds the same order.
 """
 
@@ -41,7 +41,7 @@ class Flows:
         return len(self._places)
 
     def __iter__(self) -> Iterator[Sequence]:
-        """All, in no order: who only looks on must not bring the books up to date."""
+        """All, in no order: readers must not update the service counts."""
         return (item[3] for _, item in self._places.values())
 
     def ordered(self) -> Iterator[Sequence]:
@@ -80,7 +80,7 @@ class Flows:
     push_front = push
 
     def remove(self, sequence: Sequence) -> None:
-        """Take a sequence out."""
+        """Remove a sequence."""
         flow, item = self._places.pop(sequence.id)
         items = self._items[flow]
         del items[bisect_left(items, item)]
@@ -90,7 +90,7 @@ class Flows:
         self._stale = True
 
     def admit(self, sequence: Sequence, prompt_tokens: int) -> None:
-        """It runs from now on: charge what is computed of its prompt here, unless it was charged before it gave way."""
+        """It runs from now on: charge its prompt tokens computed here, unless charged before a preemption."""
         if sequence in self._charged:
             prompt_tokens = 0
         else:
@@ -98,22 +98,22 @@ class Flows:
         self._policy.charge(sequence.request, prompt_tokens, 0)
 
     def end(self, sequence: Sequence) -> None:
-        """It is gone from here: charge the last of what it made."""
+        """It has left: charge its last tokens."""
         before = self._charged.pop(sequence, sequence.produced)
         if sequence.produced > before:
             self._policy.charge(sequence.request, 0, sequence.produced - before)
         self._stale = True
 
     def stir(self) -> None:
-        """Others than before may fit: bring the books up to date before the next look."""
+        """Others may fit now: update the counts before the next look."""
         self._stale = True
 
     def sort_anew(self) -> None:
-        """Others than before may run, by a review of the preemption policy."""
+        """Others may run now, by a review of the preemption policy."""
         self._stale = True
 
     def _settle(self) -> None:
-        """Charge what was made, then tell of the flows that began to wait, in the order in which they came."""
+        """Charge what was made, then notify of the flows that began to wait, in their order."""
         self._stale, self._at = False, self._replica.space.now
         for sequence, before in self._charged.items():
             made = self._replica.made(sequence, self._at, True)

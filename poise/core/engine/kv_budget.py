@@ -1,4 +1,4 @@
-"""How many KV blocks are left: what nobody holds, now and after the steps that lanes have under way or ahead."""
+"""The budget of KV blocks: those not held, now and after the running or next steps of the lanes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class KvBudget:
     """The blocks of one replica, its lanes' decodes counted in closed form.
 
     lanes: of the replica, in order.  only: the lane where there is but one (then a bound in O(1) mostly will do).
-    now: the instant of the replica's turn; a lane under way is counted up to the step that it is in.
+    now: the instant of the replica's turn; a running lane is counted up to its current step.
     """
 
     __slots__ = ("lanes", "now", "only", "pool")
@@ -28,18 +28,18 @@ class KvBudget:
         self.now = 0
 
     def set_lanes(self, lanes: list[LaneState]) -> None:
-        """Take note of the lanes, once they are built."""
+        """Set the lanes, once they are built."""
         self.lanes = lanes
         self.only = lanes[0] if len(lanes) == 1 else None
 
     def available(self, now: int, passed: bool = False) -> int:
-        """KV blocks that nobody holds at `now`: free, or cached and evictable."""
+        """KV blocks that are not held at `now`: free, or cached and evictable."""
         pool = self.pool
         taken = sum([lane.group.private(lane.reach(now, passed)) for lane in self.lanes])
         return pool.total - pool.held - pool.explicit - taken
 
     def fits(self, blocks: int) -> bool:
-        """Whether `blocks` blocks are left between two steps, the step ahead of each idle lane's decodes paid for."""
+        """Whether `blocks` blocks are left between two steps, after the next step of each idle lane's decodes."""
         pool = self.pool
         left = pool.total - pool.held - pool.explicit - blocks
         if self.only is not None:
@@ -50,18 +50,18 @@ class KvBudget:
         return left >= self._taken_ahead()
 
     def room_at_least(self, group: DecodeGroup) -> int:
-        """A bound of `left` from below, in O(1), where there is but one lane, with this group."""
+        """A lower bound of `left`, in O(1), where there is but one lane, with this group."""
         pool = self.pool
         at_most = (group.offsets + group.n * (group.step + 1)) // group.block + group.n - group.shared
         return pool.total - pool.held - pool.explicit - at_most
 
     def left(self) -> int:
-        """KV blocks that nobody holds between two steps, the step ahead of each idle lane's decodes paid for."""
+        """KV blocks that are not held between two steps, after the next step of each idle lane's decodes."""
         pool = self.pool
         return pool.total - pool.held - pool.explicit - self._taken_ahead()
 
     def refresh(self, now: int, passed: bool = False) -> None:
-        """Bring the prefix cache's contents up to `now`, for whoever looks at them from outside."""
+        """Bring the prefix cache's contents up to `now`, for readers from outside."""
         pool, lane = self.pool, self.only
         if not pool.cached:
             return
@@ -72,7 +72,7 @@ class KvBudget:
         pool.settle(max(0, self.available(now, passed)))
 
     def settle(self) -> None:
-        """Evict what the blocks taken so far, and those of the step ahead, no longer leave room for."""
+        """Evict as much as the blocks taken so far, and those of the next step, require."""
         pool, lane = self.pool, self.only
         left = pool.total - pool.held - pool.explicit
         if lane is not None and left - pool.cached >= lane.group.private_at_most(lane.group.step + (lane.steps or 1)):
@@ -117,7 +117,7 @@ class KvBudget:
         return taken
 
     def _taken_ahead_at_most(self) -> int:
-        """A bound of `_taken_ahead` from above, in O(1) a lane: a lane under way is counted to its hold's end."""
+        """An upper bound of `_taken_ahead`, in O(1) a lane: a running lane is counted to its hold's end."""
         taken = 0
         for lane in self.lanes:
             group = lane.group
@@ -133,7 +133,7 @@ class KvBudget:
         return sum(map(_taken_at_end, self.lanes)) > left
 
     def _unchanged(self) -> int:
-        """Blocks that holds may take before somebody who waits could be admitted, or has to give way.
+        """Blocks that holds may take before a waiting request could be admitted, or one must be preempted.
 
         Evictions of the least recently used, tails of prefixes first, never make room for one that had none. By rank
         the head of a prefix may go first, and with it all reason to keep the rest free for who waits.
@@ -149,6 +149,6 @@ def _taken_at_end(lane: LaneState) -> int:
 
 
 def _taken_at_end_at_most(lane: LaneState) -> int:
-    """A bound of `_taken_at_end` from above, in O(1)."""
+    """An upper bound of `_taken_at_end`, in O(1)."""
     group = lane.group
     return group.private_at_most(group.step + lane.steps) if group.n else 0

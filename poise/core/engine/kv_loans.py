@@ -1,4 +1,4 @@
-"""KV blocks that one replica lends to another, and what the steps of both take meanwhile.
+"""KV blocks lent between replicas, and the step costs of both meanwhile.
 
 Infinite-LLM (arXiv 2401.02669, DistAttention): KV of a request may lie at another replica, which attends to it there
 and returns partial results. Blocks are counted, not named, so a loan only moves the end of two pools. What is lent
@@ -21,10 +21,10 @@ Step = Callable[[StepShape], Piece]
 
 
 class Loans:
-    """One replica's side of it. lent: blocks by debtor.  borrowed: blocks that are here, by creditor.
+    """One replica's loans. lent: blocks by debtor.  borrowed: blocks that are here, by creditor.
 
-    hop: picoseconds that a step takes longer while KV of its own is elsewhere.  lost: borrowed blocks that went with
-    their creditor, ever.
+    hop: picoseconds that a step takes longer while KV of its own is elsewhere.  lost: borrowed blocks lost with
+    their creditors, in total.
     """
 
     __slots__ = ("borrowed", "hop", "lent", "lost", "replica")
@@ -37,22 +37,22 @@ class Loans:
         self.lost = 0
 
     def grant(self, debtor: int, blocks: int, now: int, passed: bool = False) -> int:
-        """Lend up to so many blocks, as far as nobody holds them; how many."""
+        """Lend up to `blocks` blocks, as far as they are not held; returns how many."""
         blocks = max(0, min(blocks, self.replica.space.available(now, passed)))
         if blocks:
             self._change(self.lent, debtor, blocks, -blocks, now, passed)
         return blocks
 
     def regain(self, debtor: int, blocks: int, now: int, passed: bool = False) -> None:
-        """Lent blocks are back."""
+        """Take back lent blocks."""
         self._change(self.lent, debtor, -blocks, blocks, now, passed)
 
     def take(self, creditor: int, blocks: int, now: int, passed: bool = False) -> None:
-        """Borrowed blocks may be used from now on."""
+        """Allow the use of borrowed blocks."""
         self._change(self.borrowed, creditor, blocks, blocks, now, passed)
 
     def give(self, creditor: int, blocks: int, now: int, passed: bool = False) -> int:
-        """Give back up to so many borrowed blocks, as far as nobody holds them; how many."""
+        """Give back up to `blocks` borrowed blocks, as far as they are not held; returns how many."""
         blocks = min(blocks, self.borrowed.get(creditor, 0), self.replica.space.available(now, passed))
         if blocks <= 0:
             return 0
@@ -60,14 +60,14 @@ class Loans:
         return blocks
 
     def lose(self, creditor: int, now: int, passed: bool = False) -> None:
-        """Borrowed blocks are gone: at the next step boundary those who no longer fit give way."""
+        """Borrowed blocks are lost: at the next step boundary requests that no longer fit are preempted."""
         blocks = self.borrowed.get(creditor, 0)
         if blocks:
             self.lost += blocks
             self._change(self.borrowed, creditor, -blocks, -blocks, now, passed)
 
     def steps(self, step: Step) -> Step:
-        """What steps cost while these loans stand, `step` being what they cost without."""
+        """The step costs under these loans, given those without."""
         block = self.replica.pool.block
         lent, away = sum(self.lent.values()) * block, sum(self.borrowed.values()) * block
         if away:
@@ -90,7 +90,7 @@ class Loans:
 
 
 def _reading(step: Step, shape: StepShape, tokens: int) -> int:
-    """Picoseconds that a lane takes to read so many KV tokens."""
+    """Picoseconds that a lane takes to read this many KV tokens."""
     return step(StepShape(1, (), shape.share)).at(tokens).per_kv * tokens
 
 
@@ -110,6 +110,6 @@ def _partly(piece: Piece, shape: StepShape, away: int, most: int, hop: int) -> P
 
 
 def _less(piece: Piece, away: int) -> Piece:
-    """A step that reads so many tokens less than its decodes hold."""
+    """A step that reads fewer tokens than its decodes hold."""
     base, per_kv, per_window, until_kv, then = piece
     return Piece(base - per_kv * away, per_kv, per_window, until_kv + away, then and _less(then, away))

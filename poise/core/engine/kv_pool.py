@@ -1,8 +1,8 @@
-"""The KV blocks of one replica: shared prefix extents, private blocks, and which cached ones go first.
+"""The KV blocks of one replica: shared prefix extents, private blocks, and the eviction order of cached ones.
 
-A block is in one of four places: private to a sequence, in an extent that a sequence or a pin holds, in an extent
-that nobody holds (cached: evicted when needed, least recently used first), or free. Counts are kept, not lists of
-blocks; and what decoding sequences take is not even counted here but computed by their group when it is asked for
+A block is in one of four places: private to a sequence, in an extent held by a sequence or a pin, in an extent
+that is not held (cached: evicted when needed, least recently used first), or free. Counts are kept, not lists of
+blocks; the blocks of decoding sequences are not counted here but computed by their group when they are needed
 (`DecodeGroup.private`), so `free` is whatever is left.
 """
 
@@ -30,14 +30,14 @@ class KvPool(Extents):
         self.caching = caching
         self.explicit = 0
         self._anonymous = -1
-        self._ageing: Run | None = None  # the blocks without identity that were let go of last
+        self._ageing: Run | None = None  # the blocks without identity that were released last
 
     def blocks(self, tokens: int) -> int:
         """Blocks that `tokens` tokens take."""
         return -(-tokens // self.block)
 
     def private(self, sequence: Sequence) -> int:
-        """Blocks of the tokens computed, and of the chunk under way, that only this sequence uses."""
+        """Blocks of the computed tokens, and of the running chunk, that only this sequence uses."""
         return -(-(sequence.computed + sequence.chunk) // self.block) - sequence.shared
 
     def lookup(self, sequence: Sequence) -> int:
@@ -71,12 +71,12 @@ class KvPool(Extents):
         return path
 
     def _left_of(self, sequence: Sequence) -> int:
-        """Blocks behind its last extent that a preempted sequence left here, and that nobody took meanwhile."""
+        """Blocks after its last extent that a preempted sequence left here, and that are still there."""
         own = sequence.own
         return own.blocks if own is not None and own in self.lru else 0
 
     def idle_hit(self, sequence: Sequence) -> int:
-        """Blocks that holding what `lookup` found takes out of the evictable ones."""
+        """Evictable blocks that become held with what `lookup` found."""
         blocks, runs = sequence.hit_own, sequence.hit_runs
         for place, run in enumerate(runs):
             if not run.refs:
@@ -128,7 +128,7 @@ class KvPool(Extents):
         sequence.chunk = tokens
 
     def register(self, sequence: Sequence) -> None:
-        """Cache the extents that the computed tokens and the chunk under way complete."""
+        """Cache the extents that the computed tokens and the running chunk complete."""
         if not (self.caching and sequence.request.ids):
             return
         path, place = sequence.path or self._path(sequence), sequence.extent
@@ -149,7 +149,7 @@ class KvPool(Extents):
         """Free the private blocks of a sequence (already off `explicit`) and return the runs it held, last first.
 
         With `output_id` the full blocks behind its last extent are cached under that id first; those of one that
-        `returns` it finds again itself. A block that is not full nobody could find: it is free at once.
+        `returns` it finds again itself. A block that is not full cannot be found: it is free at once.
         The caller drops or pins the runs; they are freed tail first, so that heads of prefixes live longest.
         """
         full = sequence.computed // self.block
@@ -169,16 +169,16 @@ class KvPool(Extents):
         return runs
 
     def resize(self, blocks: int) -> None:
-        """So many blocks more, or fewer, which are free or evictable; else who uses them gives way at its next step.
+        """Add blocks, or remove some that are free or evictable; else their users are preempted at their next step.
 
-        Call `Space.refresh` before and after: what steps under way have evicted does not depend on what comes now.
+        Call `Space.refresh` before and after: what running steps have evicted does not depend on later changes.
         """
         self.total += blocks
 
     def check(self, private: int, short: int = 0) -> None:
         """Assert that every block is in exactly one place, `private` being what all sequences use alone.
 
-        short: blocks in use that are gone, until those who use them have given way.
+        short: blocks in use that were removed, until their users are preempted.
         """
         runs = set(self.nodes.values())
         held = sum(run.blocks for run in runs if run.refs)
@@ -202,7 +202,7 @@ class KvPool(Extents):
         return run
 
     def _leave(self, sequence: Sequence, blocks: int) -> Run:
-        """Blocks of a preempted sequence that no other can find; they are let go of like extents."""
+        """Blocks of a preempted sequence that no other can find; they are released like extents."""
         self._anonymous -= 1
         run = sequence.own = Run(self._anonymous, blocks, 1)
         self.held += blocks
@@ -218,7 +218,7 @@ class KvPool(Extents):
             self._forget(own)
 
     def _append_anonymous(self, blocks: int) -> None:
-        """Full blocks that nobody will find age with the cached ones: vLLM frees all of them into one queue."""
+        """Full blocks that cannot be found age with the cached ones: vLLM frees all of them into one queue."""
         lru = self.lru
         while lru and not (first := next(iter(lru))).found:
             del lru[first]  # the next to be evicted, so as good as free

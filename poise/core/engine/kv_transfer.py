@@ -1,9 +1,9 @@
-"""What a replica does for requests whose KV cache comes from another replica, or goes to one.
+"""A replica's side of KV transfers: requests whose KV cache comes from another replica, or goes to one.
 
-Two ways lead here. In a P/D pair a prompt is computed at one replica (`send`), fetched by another and then let go of
+There are two kinds. In a P/D pair a prompt is computed at one replica (`send`), fetched by another and then released
 (`release`). A live migration copies the KV of a request that goes on decoding: the target takes blocks for each part
-(`reserve`, `received`); for the last, short part the request stands still at its source (`park`), and goes on at its
-target (`pulled`) or, if that came to nothing, where it was (`unpark`).
+(`reserve`, `received`); for the last, short part the request is paused at its source (`park`), and continues at its
+target (`pulled`) or, if the move failed, where it was (`unpark`).
 
 As in `Replica`, `passed` says whether a step that ends exactly at `now` has already been dealt with.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class KvTransfer:
-    """One replica's side of it. leaving: decoding sequences that stop at their next step boundary."""
+    """One replica's transfers. leaving: decoding sequences that stop at their next step boundary."""
 
     __slots__ = ("leaving", "replica")
 
@@ -27,7 +27,7 @@ class KvTransfer:
         self.replica = replica
         self.leaving: list[Sequence] = []
 
-    # A prompt computed here, or elsewhere ----------------------------------------------------------------------------
+    # Prompts of P/D pairs --------------------------------------------------------------------------------------------
 
     def send(self, sequence: Sequence) -> None:
         """A prompt is computed; its KV stays until another replica has fetched it."""
@@ -45,7 +45,7 @@ class KvTransfer:
         replica.look_again(now, passed)
 
     def compute_here(self, request: int, now: int, passed: bool = False) -> None:
-        """The KV of a request does not come: it waits again, first in the queue, to have it computed here."""
+        """The KV of a request will not arrive: it waits again, first in the queue, to have it computed here."""
         replica = self.replica
         sequence, pool = replica.sequences[request], replica.pool
         replica.catch_up(now, passed)
@@ -68,7 +68,7 @@ class KvTransfer:
         replica.look_again(now, passed)
 
     def resume(self, sequence: Sequence) -> None:
-        """A sequence whose KV came from elsewhere decodes from the next step on, or finishes its prompt."""
+        """A sequence whose KV was transferred decodes from the next step on, or finishes its prompt."""
         replica = self.replica
         if sequence.produced and sequence.computed == sequence.need - 1:
             replica.queued_tokens -= 1
@@ -86,7 +86,7 @@ class KvTransfer:
         sequence.lane = lane.index
         lane.joining.append(sequence)
 
-    # A request on the move -------------------------------------------------------------------------------------------
+    # Live migration --------------------------------------------------------------------------------------------------
 
     def withdraw(self, request: int, now: int, passed: bool = False) -> None:
         """Take a waiting request back; what it may have swapped out is lost."""
@@ -99,7 +99,7 @@ class KvTransfer:
         replica.look_again(now, passed)
 
     def reserve(self, sequence: Sequence, produced: int, tokens: int, now: int, passed: bool = False) -> bool:
-        """Take blocks for the next `tokens` tokens of a sequence that comes while it decodes; False if there are none.
+        """Take blocks for the next `tokens` tokens of a migrating sequence; False if there are none.
 
         produced: its output tokens by now.
         """
@@ -127,7 +127,7 @@ class KvTransfer:
         return True
 
     def received(self, request: int) -> None:
-        """The part under way has arrived."""
+        """The running part has arrived."""
         replica = self.replica
         sequence = replica.sequences[request]
         replica.queued_tokens -= sequence.chunk
@@ -135,13 +135,13 @@ class KvTransfer:
         sequence.chunk = 0
 
     def park(self, request: int, now: int, passed: bool = False) -> None:
-        """Let a decoding request stand still from the next step boundary on; the turn there reports it as PARKED."""
+        """Pause a decoding request from the next step boundary on; the turn there reports it as PARKED."""
         self.leaving.append(self.replica.sequences[request])
         self.replica.odd = True
         self.replica.look_again(now, passed)
 
     def unpark(self, request: int, now: int, passed: bool = False) -> None:
-        """Let a request decode here again, or go on doing so."""
+        """Let a request decode here again, or continue."""
         replica = self.replica
         sequence = replica.sequences[request]
         self.leaving = [each for each in self.leaving if each is not sequence]
@@ -151,7 +151,7 @@ class KvTransfer:
             replica.look_again(now, passed)
 
     def let_go(self) -> list[Sequence]:
-        """Between two steps: park those who are to leave and can; the others have ended, or wait for their lane."""
+        """Between two steps: park the leaving sequences that can; the others have ended, or wait for their lane."""
         replica = self.replica
         parked: list[Sequence] = []
         later: list[Sequence] = []

@@ -1,4 +1,4 @@
-"""One lane of a replica: its running requests, the batch that it holds, and how a batch begins and ends."""
+"""One lane of a replica: its running requests, its held batch, and how a batch begins and ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 ALL_DECODES: Final = Batch((), ALL, UNTIL_CHANGE)
-"""What a batcher with `decodes_alone` answers when there is nothing else to compute."""
+"""The answer of a batcher with `decodes_alone` when there is nothing else to compute."""
 
 BLOCKED: Final = Batch((), ALL, UNTIL_HEAD)
 PROMPTS: Final = Batch((), ALL, ONE_STEP)
@@ -32,7 +32,7 @@ PROMPTS: Final = Batch((), ALL, ONE_STEP)
 
 
 class LaneState:
-    """The lane that batchers see (`view.LaneView`), and its batch under way.
+    """The lane that batchers see (`view.LaneView`), and its running batch.
 
     A held batch began at `began_at` and lasts `steps` steps to `until`; its first step takes `first`, each next one
     `growth` more. `steps` is 0 while the lane idles; `until` is then `NEVER`, or now when it has to look again.
@@ -62,19 +62,19 @@ class LaneState:
         ] = []  # handed over by a prefill, here or elsewhere; they decode from the next step on
         self.paused: dict[int, Sequence] = {}  # decodes that the batch leaves out
         self.preempted = False
-        self.calm = -1  # the pool's size with which nothing is evicted in the hold under way; else nobody knows
+        self.calm = -1  # the pool's size with which nothing is evicted in the running hold; else unknown
         self.until = NEVER
         self.steps = 0
         self.began_at = 0
         self.first = 0
         self.growth = 0
         self.hold = ONE_STEP
-        self.decoded = False  # whether the group advances in the batch under way
+        self.decoded = False  # whether the group advances in the running batch
         self.chunks: list[tuple[Sequence, Entry]] = []
         self.swapping = 0  # picoseconds that the next step takes longer: swaps, setups
-        self.tokens = 0  # prompt tokens of the batch under way
+        self.tokens = 0  # prompt tokens of the running batch
         self._pieces: list[Piece | None] = []  # of decodes alone, by how many they are
-        self._shared_pieces: dict[tuple[int, float], Piece] = {}  # where the batch says with which share of the SMs
+        self._shared_pieces: dict[tuple[int, float], Piece] = {}  # where the batch sets its share of the SMs
         self._one_chunk = None if spec.share < 1.0 else one_chunk(replica.estimator)
         self.fills = may_fill(replica)
         self.budget = self.long_prefill = (
@@ -84,12 +84,12 @@ class LaneState:
             self.budget = replica.batcher.tokens or self.engine.token_budget  # type: ignore[attr-defined]
             self.long_prefill = replica.batcher.long_prefill  # type: ignore[attr-defined]
         self.alone: Piece | None = None
-        self.passing: LayerPass | None = None  # the batch under way, where it may be left between two layers
+        self.passing: LayerPass | None = None  # the running batch, where it may be interrupted between two layers
         self.left: LayerPass | None = None  # what was left at `left_at`
         self.left_at = 0
-        self.review_at = NEVER  # the decode step at which the preemption policy is asked who else should run
+        self.review_at = NEVER  # the decode step of the preemption policy's next review
 
-    # What batchers read ----------------------------------------------------------------------------------------------
+    # Read by batchers ------------------------------------------------------------------------------------------------
 
     @property
     def now(self) -> int:
@@ -153,7 +153,7 @@ class LaneState:
         return self.space.blocks_for(sequence, tokens)  # type: ignore[arg-type]
 
     def room(self, blocks: int) -> bool:
-        """Whether `blocks` KV blocks are free or evictable, beside what this step's decodes take."""
+        """Whether `blocks` KV blocks are free or evictable, besides those that this step's decodes take."""
         return self.space.fits(blocks)
 
     @property
@@ -163,7 +163,7 @@ class LaneState:
 
     @property
     def free_blocks(self) -> int:
-        """KV blocks that are free or evictable, beside what this step's decodes take."""
+        """KV blocks that are free or evictable, besides those that this step's decodes take."""
         return self.space.left()
 
     @property
@@ -172,9 +172,9 @@ class LaneState:
         return getattr(self.replica.estimator, "store", None)
 
     def predict(self, chunks: Several[Chunk], decodes: int = ALL, context: int = 0, share: float = 0.0) -> int:
-        """Picoseconds of a step with `chunks` beside decodes: this lane's, none, or so many of `context` KV tokens.
+        """Picoseconds of a step with `chunks` and decodes: this lane's, none, or a number with `context` KV tokens.
 
-        At the device's usual speed: that it is slow for a time is not foretold.
+        At the device's usual speed: a slow spell is not predicted.
         """
         group = self.group
         if decodes == ALL:
@@ -196,10 +196,10 @@ class LaneState:
         apart = sum([min(sequence.computed + 1, group.window) for sequence in self.paused.values()])
         return group.window_context(group.step) + apart
 
-    # The batch under way ---------------------------------------------------------------------------------------------
+    # The running batch -----------------------------------------------------------------------------------------------
 
     def reprice(self, estimate: Callable[[StepShape], Piece]) -> None:
-        """Steps that begin from now on cost what `estimate` says now."""
+        """Steps that begin from now on have the costs of `estimate`."""
         self.estimate = estimate
         self._one_chunk = None
         self._pieces.clear()
@@ -220,7 +220,7 @@ class LaneState:
         return done, elapsed - span(self.first, self.growth, done), self.first + done * self.growth
 
     def piece_alone(self) -> Piece:
-        """What one decode alone costs on this lane, at its device's usual speed."""
+        """The cost of one decode alone on this lane, at its device's usual speed."""
         if self.alone is None:
             self.alone = self.replica.estimator.step(StepShape(1, (), self.spec.share))
         return self.alone
@@ -234,7 +234,7 @@ class LaneState:
         return tokens
 
     def reach(self, now: int, passed: bool = True) -> int:
-        """The group's step counter up to which blocks are taken at `now`, the step under way included."""
+        """The group's step counter up to which blocks are taken at `now`, the running step included."""
         if not self.decoded:
             return self.group.step
         return self.group.step + self.done(now, passed) + 1
@@ -391,13 +391,13 @@ class LaneState:
         return False
 
     def decode(self, sequence: Sequence) -> None:
-        """Take a sequence into the group, which counts its blocks from now on; only between two steps."""
+        """Add a sequence to the group, which counts its blocks from now on; only between two steps."""
         pool = self.replica.pool
         pool.explicit -= pool.private(sequence)
         self.group.join(sequence)
 
     def take_out(self, sequence: Sequence) -> bool:
-        """Take a decoding sequence out, its blocks counted by the pool again; False if it does not decode here."""
+        """Remove a decoding sequence, its blocks counted by the pool again; False if it does not decode here."""
         if self.group.members.get(sequence.id) is sequence:
             self.group.leave(sequence)
             pool = self.replica.pool
@@ -465,7 +465,7 @@ class LaneState:
             raise PolicyError(f"entry {entry} names a request that has no prompt to compute here")
         if phase == Phase.WAITING:
             if self.preempted:
-                return  # a step that had to preempt admits nobody, least of all its victims
+                return  # a step that had to preempt admits no request, least of all its victims
             if not replica.admit(sequence, self):
                 return  # its KV comes from elsewhere
         elif sequence.lane != self.index:
@@ -523,7 +523,7 @@ class LaneState:
             self._begin_pass(batch, tuple(chunks), first - piece.base, now)
 
     def _begin_pass(self, batch: Batch, chunks: tuple[Chunk, ...], swapping: int, now: int) -> None:
-        """Let the step just begun be left between two layers; one that was left at this very instant goes on."""
+        """Let the step just begun be interrupted between two layers; one interrupted at this very instant continues."""
         if self.decoded:
             raise PolicyError(
                 f"{type(self.replica.batcher).__name__}: a batch with decodes cannot be left between layers; give "
@@ -581,7 +581,7 @@ class LaneState:
         self.until = now + steps * first + growth * (steps * (steps - 1) // 2)
 
     def _piece(self, n: int, share: float) -> Piece:
-        """What `n` decodes alone cost with a batch's share of the SMs, 0 for the lane's own; remembered."""
+        """The cost of `n` decodes alone with a batch's share of the SMs, 0 for the lane's own; cached."""
         known = self._shared_pieces.get((n, share)) if share else None
         if known is not None:
             return known
@@ -594,7 +594,7 @@ class LaneState:
         return piece
 
     def _set_up(self, batch: Batch) -> None:
-        """Let the next step begin only after the setup; that of the next batch, should no work be left in this one."""
+        """Let the next step begin only after the setup; that of the next batch, should this one have no work left."""
         if batch.setup < 0:
             raise PolicyError(
                 f"{type(self.replica.batcher).__name__}: setup {batch.setup} ps is below 0; give 0 or more"

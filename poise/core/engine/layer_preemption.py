@@ -1,4 +1,4 @@
-"""A step of prompt work that may be left between two layers, its boundaries in closed form."""
+"""A step of prompt work that can be interrupted between two layers, its boundaries in closed form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LayerPass:
-    """Chunks on their way through layers [`layer`, `last`), and the instants at which they are between two of them.
+    """Chunks that pass the layers [`layer`, `last`), and the instants at which they are between two of them.
 
     The step costs what the estimator says of all its layers at once, and up to a boundary what it says of the layers
     before it. Work that goes on at once from where it was looked at is the same pass: `origin` is the layer at which
@@ -45,7 +45,7 @@ class LayerPass:
             self.duration = self.until(self.last)
 
     def goes_on(self, other: LayerPass) -> bool:
-        """Whether `other` is what this one left to do, as wide and as fast."""
+        """Whether `other` is the rest of this one, as wide and as fast."""
         counts = [(chunk.tokens, chunk.context) for chunk in self._chunks]
         return (
             (self.ids, self.last, self._share) == (other.ids, other.layer, other._share)
@@ -55,7 +55,7 @@ class LayerPass:
         )
 
     def until(self, layer: int) -> int:
-        """Picoseconds from the pass's begin until its chunks are through the layers before `layer`."""
+        """Picoseconds from the pass's start until its chunks have passed the layers before `layer`."""
         last = 0 if self.origin == 0 and layer == self._lane.model_layers else layer
         origin = self.origin
         chunks = tuple([made(Chunk, (tokens, context, origin, last)) for tokens, context, *_ in self._chunks])

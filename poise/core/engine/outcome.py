@@ -1,4 +1,4 @@
-"""What comes of a replica's turn, for each sequence that it concerns."""
+"""The outcomes of a replica's turn, for each sequence that it concerns."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ PULL: Final = 3
 PREEMPTED: Final = 4
 PARKED: Final = 5
 """What a turn may report of a sequence: its first token is made, its output is complete, its prompt is ready to be
-fetched by the decode replica, its KV is to be fetched from `source`, it was preempted, it stands still to be moved."""
+fetched by the decode replica, its KV is to be fetched from `source`, it was preempted, it is paused to be moved."""
 
 Outcome = tuple[int, Sequence]

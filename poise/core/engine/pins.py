@@ -1,4 +1,4 @@
-"""Prefix extents that must not be evicted for a while: the KV of sessions that are expected back."""
+"""Prefix extents protected from eviction for a while: the KV of sessions that are expected back."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from poise.core.units import NEVER
 
 
 class Pin:
-    """Extents held for a session (-1: nobody's) until it comes back or the pin's time is over.
+    """Extents held for a session (-1: none) until it returns or the pin expires.
 
-    place: among the pins that give way when room is needed, the least first; None is by expiry.
+    place: among the pins released when room is needed, the least first; None is by expiry.
     """
 
     __slots__ = ("nodes", "place", "session")
@@ -27,7 +27,7 @@ class Pin:
 class Pins:
     """The pins of one replica, the first to expire first; a session has one at a time.
 
-    heap: the pins with their expiry; empty when there is none, which is all that the hot path asks.
+    heap: the pins with their expiry; empty when there is none, which is all that the hot path checks.
     """
 
     __slots__ = ("_by_session", "_count", "_placed", "_pool", "heap")
@@ -55,7 +55,7 @@ class Pins:
         self._push(pin, until)
 
     def hold(self, session: int) -> bool:
-        """A request of the session waits: its pin, where there is one, expires no more; whether there is one."""
+        """A request of the session waits: its pin no longer expires; returns whether there is one."""
         pin = self._by_session.get(session)
         if pin is None:
             return False
@@ -64,18 +64,18 @@ class Pins:
         return True
 
     def release(self, session: int) -> None:
-        """The session is back (or gone): what it needs it holds itself."""
+        """The session has returned (or ended): its request holds its own blocks."""
         pin = self._by_session.get(session)
         if pin is not None:
             self._forget(pin)
             self._drop(pin)
 
     def drop_first(self) -> None:
-        """Let the pin that expires first go."""
+        """Release the pin that expires first."""
         self._drop(heappop(self.heap)[2])
 
     def give_way(self) -> None:
-        """Room is needed: let the pin of the least place go, or where none has a place the first to expire."""
+        """Room is needed: release the pin of the least place, or where none has a place the first to expire."""
         if not self._placed:
             self.drop_first()
             return
@@ -88,7 +88,7 @@ class Pins:
         heappush(self.heap, (until, self._count, pin))
 
     def _forget(self, pin: Pin) -> None:
-        """Take a pin off the heap: one that never expires would stay for ever."""
+        """Remove a pin from the heap: one that never expires would stay for ever."""
         self.heap[:] = [entry for entry in self.heap if entry[2] is not pin]
         heapify(self.heap)
 

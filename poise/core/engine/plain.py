@@ -1,9 +1,9 @@
-"""The plain step: what most steps of most runs are, composed in one pass over the prompts.
+"""The plain step, which most steps of most runs are: composed in one pass over the prompts.
 
 A batcher that is `budgeted` (`policy.Batcher`) fills one token budget as vLLM v1 does: the next chunk of each prompt
 under way, then waiting requests in order while budget, sequences and KV blocks last. Where an upper bound of the blocks
-in use says that all of it fits, `fill` puts the same chunks into the step as the batcher would, but asks for no room
-and checks no entry. Wherever the bound leaves a question open, or KV comes from elsewhere, it touches nothing and the
+in use shows that all of it fits, `fill` puts the same chunks into the step as the batcher would, without the checks
+of room and entries. Wherever the bound leaves a question open, or KV comes from elsewhere, it touches nothing and the
 batcher is asked; so a plain step is never another step, only a quicker one.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def budgeted(batcher: Batcher) -> bool:
-    """Whether the batcher's own class promises what `Batcher` says of `budgeted`; no subclass inherits a promise."""
+    """Whether the batcher's own class sets `budgeted` as in `Batcher`; subclasses do not inherit it."""
     return bool(vars(type(batcher)).get("budgeted", False))
 
 
@@ -35,8 +35,8 @@ def may_fill(replica: Replica) -> bool:
 def fill(lane: LaneState, room: int) -> int:
     """Admit and enlarge what a budgeted batcher would, as `lane.chunks`; -1, and nothing is done, if it may differ.
 
-    Between two steps only, with no decode paused and nobody preempted just now.  room: blocks that are surely free or
-    evictable, beside what the step's decodes take.  Returns those that surely are then.
+    Between two steps only, with no decode paused and none preempted just now.  room: blocks that are surely free or
+    evictable, besides those of the step's decodes.  Returns those that surely are then.
     """
     plan: list[tuple[Sequence, int]] = []
     block = lane.replica.pool.block

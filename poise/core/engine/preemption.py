@@ -1,4 +1,4 @@
-"""Who gives way when a replica runs out of KV blocks, and when its preemption policy has others run instead."""
+"""Preemption: which requests are preempted when a replica runs out of KV blocks, or by a policy's review."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Preemptor:
-    """One replica's side of it.  freed: whether a pin gave way, or a review changed something, since the last turn."""
+    """One replica's preemption.  freed: whether a pin was released, or a review had an effect, since the last turn."""
 
     __slots__ = ("freed", "preempt", "replica")
 
@@ -30,7 +30,7 @@ class Preemptor:
             self.give_way(lane)
 
     def give_way(self, lane: LaneState) -> Sequence | None:
-        """Let a pin go, wait for a copy, or preempt one request of the lane; who gave way (None: nobody had to)."""
+        """Release a pin, wait for a copy, or preempt a request of the lane; returns the preempted one (None: none)."""
         replica = self.replica
         if replica.pins.heap:
             replica.pins.give_way()
@@ -43,7 +43,7 @@ class Preemptor:
         return sequence
 
     def review(self, lane: LaneState) -> None:
-        """Have those give way whom the policy names between two steps; others may be admitted in the next."""
+        """Preempt the requests that the policy names between two steps; others may be admitted in the next."""
         victims, again = self.preempt.review(lane)  # type: ignore[attr-defined]  # only asked where it has one
         if again <= lane.group.step:
             raise PolicyError(

@@ -1,4 +1,4 @@
-"""KV blocks of which a policy says which cached ones go first, instead of least recently used first."""
+"""KV blocks evicted by the rank that a policy gives, instead of least recently used first."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from poise.core.request import Sequence
 
 
 class RankedPool(KvPool):
-    """A pool that evicts the least rank first, among equal ones who was let go of first.
+    """A pool that evicts the least rank first, among equal ones the one released first.
 
-    A rank is asked when nobody holds an extent any more and stands until somebody does again: were it to move with the
+    The rank of an extent is computed when it is released and stays until it is held again: if it moved with the
     clock, what is evicted would depend on how often one looks. The same ranks for all are LRU.
     """
 
@@ -34,7 +34,7 @@ class RankedPool(KvPool):
         self._releasing: Sequence | None = None
 
     def release(self, sequence: Sequence, output_id: int = -1, *, returns: bool = False) -> list[Run]:
-        """As any pool; and remember who held the extents last."""
+        """As any pool; also records the last holder of the extents."""
         self._releasing = sequence
         runs = super().release(sequence, output_id, returns=returns)
         for run in runs:
@@ -42,7 +42,7 @@ class RankedPool(KvPool):
         return runs
 
     def drop(self, runs: list[Run]) -> None:
-        """Let go of extents, and ask the rank of those that nobody holds any more."""
+        """Release extents, and compute the rank of those that are no longer held."""
         super().drop(runs)
         for run in runs:
             if not run.refs:
@@ -62,7 +62,7 @@ class RankedPool(KvPool):
             self._forget(run)
 
     def _first(self) -> Run:
-        """The cached extent of the least rank; entries of those that somebody has held since are thrown away."""
+        """The cached extent of the least rank; entries of those that were held since are dropped."""
         while self._heap:
             _, count, run = self._heap[0]
             if self._entries.get(run.id) == count and run in self.lru:

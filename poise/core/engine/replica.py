@@ -1,7 +1,7 @@
 """One engine instance: its queue, its KV blocks and its lanes. Mirrors vLLM v1's scheduler (`Scheduler.schedule`).
 
-Driven by whoever owns the clock (the simulator, the emulated engine): `add`, `abort` and `kv_transfer` tell it what
-came, `turn(now)` ends the steps that end now and starts the next ones, `next_at` says when it must be called again. A
+Driven by the owner of the clock (the simulator, the emulated engine): `add`, `abort` and `kv_transfer` are the
+inputs, `turn(now)` ends the steps that end now and starts the next ones, `next_at` is when it must be called again. A
 batch of decodes alone is held over many steps in closed form; with `one_step=True` every hold is cut to one step, which
 is the slow reference that the fast path must equal to the picosecond. Every method that takes `now` takes `passed` too:
 whether a step of this replica that ends exactly at `now` has already been dealt with. So an arrival at a boundary meets
@@ -123,7 +123,7 @@ class Replica:
         self.closed = False
         self.stats = ReplicaStats(total_blocks=blocks)
         self.slices: list[tuple[int, int, int, int, int]] | None = None
-        self.spells: list[Slowdown] = []  # times of slowness, of which the accounts ask
+        self.spells: list[Slowdown] = []  # slow spells, read by the attribution
         self.slowed = 1.0
         self.loans = Loans(self)
         self._cancelled: list[Sequence] = []
@@ -135,7 +135,7 @@ class Replica:
         self.out: list[Outcome] = []
         self.odd = False  # some request is cancelled, leaves, is pinned or on its way to or from host memory
 
-    # What comes from outside -----------------------------------------------------------------------------------------
+    # Inputs ----------------------------------------------------------------------------------------------------------
 
     def add(self, sequence: Sequence, now: int, passed: bool = False) -> None:
         """Queue a sequence that arrives at `now`."""
@@ -178,7 +178,7 @@ class Replica:
         self.look_again(now, passed)
 
     def turn(self, now: int, passed: bool = False) -> list[Outcome]:
-        """End what ends at `now`, start what can start, and tell what came of it."""
+        """End what ends at `now`, start what can start, and return the outcomes."""
         self.space.now = now
         out: list[Outcome] = []
         self.out = out
@@ -235,7 +235,7 @@ class Replica:
         self._schedule(now)
 
     def close(self, now: int, passed: bool = False) -> None:
-        """The replica is gone, or the run is over: stop, and count what it did until now."""
+        """The replica is lost, or the run is over: stop, and count the work until now."""
         for lane in self.lanes:
             done = lane.done(now, passed)
             self.stats.steps += done
@@ -260,11 +260,11 @@ class Replica:
         return sequence.produced
 
     def busy(self, now: int) -> int:
-        """Picoseconds with a step under way, up to `now`."""
+        """Picoseconds with a running step, up to `now`."""
         return self.stats.busy if self._busy_from == NEVER else self.stats.busy + now - self._busy_from
 
     def look(self, name: str, now: int, passed: bool = False) -> int:
-        """One of the columns of `view.REPORTED`, or `requests`, at `now`; 0 once the replica is gone."""
+        """One of the columns of `view.REPORTED`, or `requests`, at `now`; 0 once the replica is lost."""
         if self.closed:
             return 0
         if name == "tokens":
@@ -367,7 +367,7 @@ class Replica:
                 self.served(sequence.request, sequence.output_tokens, self.space.now)
 
     def _drop(self, sequence: Sequence) -> bool:
-        """Take a cancelled sequence out, unless its lane is in the middle of a step."""
+        """Remove a cancelled sequence, unless its lane is in the middle of a step."""
         if sequence.phase == Phase.ENDED:
             return True
         lane = self.lanes[sequence.lane]
@@ -392,7 +392,7 @@ class Replica:
         self.end(sequence)
 
     def end(self, sequence: Sequence) -> None:
-        """A sequence without blocks is gone from here."""
+        """A sequence without blocks has left."""
         if self.flows is not None:
             self.flows.end(sequence)
         if sequence.pinned:
@@ -411,18 +411,18 @@ class Replica:
         self.waiting.push_front(sequence)
 
     def catch_up(self, now: int, passed: bool) -> None:
-        """Evict for what the steps of a hold took so far, before anything is let go: it would be evicted instead."""
+        """Evict for what the steps of a hold took so far, before anything is released: it would be evicted instead."""
         if self.pool.cached:
             self.space.refresh(now, passed)
 
     def retime(self) -> None:
-        """Steps that begin from now on take what the device's speed and the loans make of them."""
+        """Update step costs to the device's speed and the loans, for steps that begin from now on."""
         step = self.loans.steps(self.estimator.step if self.slowed == 1 else Slow(self.estimator, self.slowed).step)
         for lane in self.lanes:
             lane.reprice(step)
 
     def look_again(self, now: int, passed: bool) -> None:
-        """Something came from outside: compose anew at the next step boundary."""
+        """Something arrived from outside: compose anew at the next step boundary."""
         if self.flows is not None:
             self.flows.stir()
         for lane in self.lanes:
@@ -458,7 +458,7 @@ class Replica:
 
 
 def _waiting(replica: Replica, queue: Queue | None, preempt: Preempt) -> Fcfs | Ordered | Flows | Watched:
-    """The queue, of which the batcher is told if it asks for that."""
+    """The queue; the batcher is notified of its changes if it wants that."""
     found = _in_order(replica, queue, preempt)
     return found if getattr(replica.batcher, "waits", None) is None else Watched(found, replica.batcher)
 

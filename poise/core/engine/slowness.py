@@ -1,4 +1,4 @@
-"""A device that is slow for a time: its steps take longer by a factor, and what that cost is known afterwards.
+"""A slow device: its steps take longer by a factor for a time, and the added time is known afterwards.
 
 A step takes as long as its device says when it begins. So a held batch is cut at its next boundary when the speed
 changes, and the closed form goes on with scaled coefficients: fast path and reference stay equal.

@@ -1,6 +1,6 @@
 """KV of preempted requests in host memory, and the copies on their way there and back.
 
-A swap lengthens a step, or goes beside the steps (`Swapping.beside`). Beside them, copies follow one another over the
+A swap lengthens a step, or runs in parallel to the steps (`Swapping.beside`). Then copies follow one another over the
 link to the host in the order in which they were begun, so one that overwrites what another still reads comes after it.
 Blocks on their way out are free when their copy has ended; a step that cannot wait for that long waits for it.
 """
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class SwapSpace:
-    """One replica's side of it.
+    """One replica's swapping.
 
     host_bytes: host memory that is left.  how: what copies are like.  copies: running requests of which the host keeps
     a copy (`Sequence.kept`), the oldest first.  flying: `(at, who comes back or None, blocks that become free)` in the
-    order of their ends; empty when nothing is on its way, which is all that the hot path asks.
+    order of their ends; empty when nothing is on its way, which is all that the hot path checks.
     """
 
     __slots__ = ("_free_at", "copies", "flying", "host_bytes", "how", "replica")
@@ -50,7 +50,7 @@ class SwapSpace:
     def out(self, sequence: Sequence, lane: LaneState, private: int) -> bool:
         """Copy the KV of a request to the host; False where there is no room for it.
 
-        Of its blocks, `private` are its alone: where the copy goes beside the steps they stay taken until it has ended.
+        Of its blocks, `private` are its alone: where the copy runs in parallel they stay taken until it has ended.
         """
         kv_bytes = self.replica.estimator.kv_bytes
         tokens, kept = sequence.computed, sequence.kept
@@ -72,7 +72,7 @@ class SwapSpace:
         return True
 
     def back(self, sequence: Sequence, lane: LaneState) -> None:
-        """Bring swapped KV back: beside the steps, or by the step under composition, which takes the longer for it."""
+        """Bring swapped KV back: in parallel to the steps, or in the step being composed, which takes longer for it."""
         replica, tokens = self.replica, sequence.swapped
         time = self._time(tokens, 0)
         sequence.shared, sequence.extent = 0, len(sequence.request.ids)
@@ -93,7 +93,7 @@ class SwapSpace:
             sequence.account.swap = time
 
     def land(self, now: int) -> bool:
-        """End the copies that end by `now`, between two steps; whether anything came of it."""
+        """End the copies that end by `now`, between two steps; returns whether there were any."""
         replica, landed = self.replica, False
         while self.next_at <= now:
             _, sequence, blocks = self.flying.popleft()
@@ -118,7 +118,7 @@ class SwapSpace:
         return False
 
     def end(self, sequence: Sequence) -> None:
-        """A request is gone from here, and what the host has of it."""
+        """A request has left; free its host memory."""
         if sequence.swapped:
             self.host_bytes += self.replica.estimator.kv_bytes(sequence.swapped)
             sequence.swapped = 0
@@ -126,21 +126,21 @@ class SwapSpace:
             self._forget(sequence)
 
     def _time(self, tokens: int, kept: int) -> int:
-        """Picoseconds to copy so many tokens of a request, but for its first `kept`, which are whole blocks."""
+        """Picoseconds to copy the tokens of a request, but for its first `kept`, which are whole blocks."""
         replica, pool = self.replica, self.replica.pool
         blocks = pool.blocks(tokens) - kept // pool.block
         runs = -(-blocks // self.how.run_blocks)
         return replica.estimator.swap(replica.estimator.kv_bytes(tokens - kept), runs)
 
     def _fly(self, time: int, sequence: Sequence | None, blocks: int) -> int:
-        """Queue a copy on the link; when it will end."""
+        """Queue a copy on the link; returns when it will end."""
         self._free_at = at = max(self._free_at, self.replica.space.now) + time
         self.flying.append((at, sequence, blocks))
         self.replica.odd = True
         return at
 
     def _arrived(self, sequence: Sequence) -> None:
-        """The KV is back: the host forgets it, or keeps the blocks that will not change any more."""
+        """The KV is back: the host drops it, or keeps the blocks that will not change any more."""
         kv_bytes, block = self.replica.estimator.kv_bytes, self.replica.pool.block
         tokens, sequence.swapped = sequence.swapped, 0
         sequence.kept = tokens // block * block if self.how.keeps else 0

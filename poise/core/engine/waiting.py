@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Fcfs(deque[Sequence]):
-    """First come, first served; who was preempted goes first again."""
+    """First come, first served; a preempted request goes first again."""
 
     def push(self, sequence: Sequence) -> bool:
         """Add a sequence; whether it heads the queue now."""
@@ -27,11 +27,11 @@ class Fcfs(deque[Sequence]):
         self.appendleft(sequence)
 
     def sort_anew(self) -> None:
-        """There are no keys that could have changed."""
+        """No effect: there are no keys."""
 
 
 class Ordered:
-    """Sorted by a policy's key, then arrival, then id; who was preempted finds a place anew."""
+    """Sorted by a policy's key, then arrival, then id; a preempted request is placed anew."""
 
     __slots__ = ("_items", "_key", "_places")
 
@@ -57,25 +57,25 @@ class Ordered:
     push_front = push
 
     def place(self, sequence: Sequence) -> tuple[Any, int, int]:
-        """What a waiting sequence is sorted by."""
+        """The sort key of a waiting sequence."""
         return self._places[sequence.id]
 
     def sort_anew(self) -> None:
-        """Find everybody a place by what the policy says now."""
+        """Sort all anew by the policy's current keys."""
         waiting = [item[3] for item in self._items]
         self._items.clear()
         for sequence in waiting:
             self.push(sequence)
 
     def remove(self, sequence: Sequence) -> None:
-        """Take a sequence out."""
+        """Remove a sequence."""
         place = bisect_left(self._items, self._places.pop(sequence.id))
         assert self._items[place][3] is sequence
         del self._items[place]
 
 
 class Watched:
-    """A queue whose batcher is told who begins to wait and who no longer does, so that it can keep an order of its own.
+    """A queue that notifies the batcher of each request that begins or ceases to wait, for an order of its own.
 
     Places are those of the queue's order: numbers where the first to come is the first served, keys where a policy
     sorts, and None where its order follows what was served.
@@ -108,7 +108,7 @@ class Watched:
         self._batcher.waits(sequence, self._place(sequence, self._first))
 
     def sort_anew(self) -> None:
-        """Others may go first now: tell of everybody again."""
+        """Others may go first now: notify of all again."""
         self._queue.sort_anew()
         if isinstance(self._queue, Ordered):
             for sequence in self._queue:
@@ -116,7 +116,7 @@ class Watched:
                 self._batcher.waits(sequence, self._queue.place(sequence))
 
     def remove(self, sequence: Sequence) -> None:
-        """Take a sequence out."""
+        """Remove a sequence."""
         self._queue.remove(sequence)
         self._batcher.waited(sequence)
 

@@ -1,4 +1,4 @@
-"""One request's account: its time, charged to the parts of `blame` as it goes from phase to phase.
+"""Latency attribution of one request: its time, charged to the parts of `blame` as it changes phase.
 
 In a step that several share, **own** is what the estimator says of this request's entry alone, **others** the rest of
 the step. A prompt's own part is that of its tokens behind the longest prefix that a cache of infinite size would have
@@ -9,7 +9,7 @@ than the time that passed. Everything is a difference of instants or a sum of in
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from poise.core.engine.slowness import excess
 from poise.core.records.blame import (
@@ -30,14 +30,16 @@ from poise.core.records.blame import (
     RETRY,
     SLOW,
     TRANSFER,
+    Blame,
 )
 from poise.core.request import Phase
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from poise.core.action import Entry
     from poise.core.engine.lane import LaneState
     from poise.core.engine.replica import Replica
-    from poise.core.records.attributions import Attributions
     from poise.core.request import RequestView, Sequence
 
 BY_PHASE: Final = -1
@@ -50,11 +52,29 @@ def capped_sum(first: int, last: int, cap: int) -> int:
     return below * (2 * first + below - 1) // 2 + (last - first + 1 - below) * cap
 
 
+class Clock(Protocol):
+    """Whoever knows what time it is."""
+
+    now: int
+
+
+class Accounts(Protocol):
+    """What the accounts of a run share: `Attributions`."""
+
+    blame: Blame
+    clock: Clock
+    served: Callable[[RequestView], bool]
+
+    def alone(self, lane: LaneState, chunk: tuple[int, int, int, int]) -> int:
+        """Picoseconds of one chunk alone on a lane."""
+        ...
+
+
 class Attribution:
-    """The account of one request, from its arrival to its end.
+    """The attribution of one request, from its arrival to its end.
 
     since: the instant up to which it is charged.  columns: those of the first token, then those of the rest.
-    charge: the part that takes everything until further notice (recovery from a preemption or a loss), or `BY_PHASE`.
+    charge: the part that takes everything until it is reset (recovery from a preemption or a loss), or `BY_PHASE`.
     sequence, replica: what it is in which engine; the sequence is None at the gateway.  busy: that of the replica by
     `since`.  ideal: prompt tokens that an infinite cache holds.
     redo: prompt tokens that a preemption made it lose.  start: tokens computed when it began to decode.
@@ -72,7 +92,7 @@ class Attribution:
     replica: Replica
     start: int
 
-    def __init__(self, request: RequestView, accounts: Attributions) -> None:
+    def __init__(self, request: RequestView, accounts: Accounts) -> None:
         self._accounts = accounts
         self._clock = clock = accounts.clock
         self.request = request
@@ -84,7 +104,7 @@ class Attribution:
         self.sequence: Sequence | None = None
         self.own = self.miss = self.again = self.swap = self.redo = self.wire_at = 0
 
-    # What befalls the request ----------------------------------------------------------------------------------------
+    # Events of the request -------------------------------------------------------------------------------------------
 
     def queue(self, sequence: Sequence, replica: Replica, ideal: int) -> None:
         """It joins the queue of a replica; `ideal` prompt tokens would be in a cache that never evicts."""
@@ -148,7 +168,7 @@ class Attribution:
         sequence.account = self
 
     def follow(self, sequence: Sequence, replica: Replica) -> None:
-        """A copy is all there is of it from now on; the time until now stays charged as the first one spent it."""
+        """Only its copy is left from now on; the time until now stays charged as the first one spent it."""
         self.cut(self._clock.now)
         self.detach()
         self.own = self.miss = self.again = self.swap = self.redo = 0
@@ -160,7 +180,7 @@ class Attribution:
         self.start = sequence.computed
 
     def lose(self) -> None:
-        """Its replica is gone, or its partner's: without a token all work since it was sent is thrown away."""
+        """Its replica is lost, or its partner's: without a token all work since it was sent is discarded."""
         self.cut(self._clock.now)
         self.detach()
         self.phase = Phase.HELD
@@ -172,7 +192,7 @@ class Attribution:
             self._throw_away()
 
     def start_again(self) -> None:
-        """Its tokens are thrown away as well: the first is still to come."""
+        """Its tokens are discarded as well: the first is still to come."""
         self.settle()
         row, ttft, rest = self.row, self._accounts.blame.ttft, self._accounts.blame.rest
         for part, column in enumerate(rest):
@@ -182,12 +202,12 @@ class Attribution:
         self.columns, self.charge = ttft, BY_PHASE
 
     def leave(self) -> None:
-        """It is turned away, and its client will try again."""
+        """It is rejected, and its client will retry."""
         self.settle()
         self.charge = RETRY
 
     def come_back(self) -> None:
-        """Its client tries again."""
+        """Its client retries."""
         self.settle()
         self.charge = LOST if self.columns is self._accounts.blame.rest else BY_PHASE
 
@@ -227,7 +247,7 @@ class Attribution:
     def _charge(self, now: int, reached: int, more: int) -> None:
         """Charge the time up to `now` by phase.
 
-        reached: tokens computed.  more: picoseconds of its own in the decode step under way.
+        reached: tokens computed.  more: picoseconds of its own in the running decode step.
         """
         spent, self.since = now - self.since, now
         phase, charge = self.phase, self.charge
@@ -275,13 +295,13 @@ class Attribution:
         columns[others][row] += left
 
     def _throw_away(self) -> None:
-        """What it spent in engines came to nothing."""
+        """Charge what it spent in engines in vain to the loss."""
         row, ttft = self.row, self._accounts.blame.ttft
         for part in IN_ENGINE:
             ttft[LOST][row] += ttft[part][row]
             ttft[part][row] = 0
 
-    # Alone -----------------------------------------------------------------------------------------------------------
+    # Time alone ------------------------------------------------------------------------------------------------------
 
     def _behind(self, start: int, entry: Entry, lane: LaneState) -> int:
         """Picoseconds alone of those tokens of an entry that lie behind the first `start` of its prompt."""

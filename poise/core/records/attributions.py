@@ -1,12 +1,12 @@
-"""The accounts of all requests that are under way; whoever owns the clock tells it what befalls them."""
+"""Latency attribution of all running requests, driven by the simulator's events."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from poise.core.estimate import Chunk, StepShape
-from poise.core.records.attribution import Attribution
+from poise.core.records.attribution import Attribution, Clock
 from poise.core.records.blame import Blame
 from poise.core.records.detailed import LoggedAttribution
 from poise.core.request import Phase, RequestView
@@ -19,21 +19,15 @@ if TYPE_CHECKING:
 
 
 REMEMBERED: Final = 1 << 16
-"""Chunks whose time alone is remembered."""
-
-
-class Clock(Protocol):
-    """Whoever knows what time it is."""
-
-    now: int
+"""Chunks whose time alone is cached."""
 
 
 class Attributions:
-    """Opens an account for each request that arrives, and closes it at the request's end.
+    """Opens an attribution for each request that arrives, and closes it at the request's end.
 
-    blame: what was charged so far.  clock: the world's.  served: whether some replica could take a request now.
+    blame: the parts charged so far.  clock: the world's.  served: whether some replica could take a request now.
     ideal: prompt tokens of each request that a cache of infinite size would hold; None where nothing is shared.
-    diary: of the requests whose account is to be a detailed one.
+    diary: the log of the requests with detailed attribution.
     """
 
     def __init__(
@@ -61,11 +55,11 @@ class Attributions:
             self._open[request.id] = LoggedAttribution(request, self, diary)
 
     def leave(self, row: int) -> None:
-        """A request is turned away, and its client will try again."""
+        """A request is rejected, and its client will retry."""
         self._open[row].leave()
 
     def come_back(self, row: int) -> None:
-        """Its client tries again."""
+        """Its client retries."""
         self._open[row].come_back()
 
     def queue(self, running: Running, replica: Replica) -> None:
@@ -82,7 +76,7 @@ class Attributions:
         self._open[row].columns = self.blame.rest
 
     def go_over(self, running: Running, replica: Replica) -> None:
-        """A request that moved while it decoded goes on at another replica."""
+        """A request that moved while it decoded continues at another replica."""
         self._open[running.request.id].go_over(running, replica)
 
     def follow(self, running: Running, replica: Replica) -> None:
@@ -92,10 +86,10 @@ class Attributions:
             account.follow(running, replica)
 
     def lose(self, row: int, replica: Replica | None = None) -> None:
-        """The replica of a request is gone, or its partner's; `replica`: only if the request is there itself."""
+        """The replica of a request is lost, or its partner's; `replica`: only if the request is there itself."""
         account = self._open.get(row)
         if account is None or account.sequence is None:
-            return  # its client left, or it was told already
+            return  # its client left, or the loss is charged already
         if replica is None or account.replica is replica:
             account.lose()
 
@@ -104,13 +98,13 @@ class Attributions:
         self._open[row].start_again()
 
     def settle_held(self) -> None:
-        """Replicas are about to come or go: charge who waits for one up to now."""
+        """Replicas are about to join or leave: charge the waiting requests up to now."""
         for account in self._open.values():
             if account.phase == Phase.HELD:
                 account.settle()
 
     def end(self, row: int) -> None:
-        """A request has met its end."""
+        """A request has ended."""
         account = self._open.pop(row, None)
         if account is not None:
             if account.since != self.clock.now:
@@ -119,7 +113,7 @@ class Attributions:
                 account.detach()
 
     def close(self, now: int) -> None:
-        """The run is over at `now`: charge who is still under way."""
+        """The run is over at `now`: charge the requests still running."""
         for account in self._open.values():
             account.cut(max(now, account.since))
 

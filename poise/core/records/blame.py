@@ -1,4 +1,4 @@
-"""Where the time of each request went: its life cut into parts that add up to the last picosecond."""
+"""The parts of each request's time: its life cut into parts that add up to the last picosecond."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MEANING: Final = {
     "preempted": "waited again, computed again or swapped after it gave way",
     "slow": "what a slow or lost device added to its steps and those in between",
 }
-"""The parts of a request's time, in about the order in which they come, and what each means."""
+"""The parts of a request's time, in about their usual order, and the meaning of each."""
 
 PARTS: Final = tuple(MEANING)
 """Their names; the constants that follow are places in it."""

@@ -1,27 +1,26 @@
-"""The account of a request with a diary: it charges as every account does, and notes what befell the request."""
+"""The attribution of a logged request: it charges as every attribution does, and also logs the request's events."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from poise.core.records.attribution import Attribution
+from poise.core.records.attribution import Accounts, Attribution
 from poise.core.request import Phase
 
 if TYPE_CHECKING:
     from poise.core.action import Entry
     from poise.core.engine.lane import LaneState
     from poise.core.engine.replica import Replica
-    from poise.core.records.attributions import Attributions
     from poise.core.records.request_log import RequestLog
     from poise.core.request import RequestView, Sequence
 
 
 class LoggedAttribution(Attribution):
-    """See `diary.Happening` for what is noted."""
+    """See `request_log.LogEntry` for what is logged."""
 
     __slots__ = ("diary",)
 
-    def __init__(self, request: RequestView, accounts: Attributions, diary: RequestLog) -> None:
+    def __init__(self, request: RequestView, accounts: Accounts, diary: RequestLog) -> None:
         super().__init__(request, accounts)
         self.diary = diary
 
@@ -72,18 +71,18 @@ class LoggedAttribution(Attribution):
         self._note("moved", source=source, stood=stood)
 
     def follow(self, sequence: Sequence, replica: Replica) -> None:
-        """Its copy is all there is of it."""
+        """Only its copy is left."""
         super().follow(sequence, replica)
         if self.sequence is not None:
             self._note("goes_on")
 
     def lose(self) -> None:
-        """Its replica is gone, or its partner's."""
+        """Its replica is lost, or its partner's."""
         self._note("lost")
         super().lose()
 
     def start_again(self) -> None:
-        """Its tokens are thrown away as well."""
+        """Its tokens are discarded as well."""
         super().start_again()
         self._note("again")
 

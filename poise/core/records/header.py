@@ -1,4 +1,4 @@
-"""What a recording says before its first event: whose decisions they are, on which replicas and on what belief."""
+"""The header of a recording: the policies, replicas and belief of its decisions."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def header(
     """Plain data from which a `Control` can be built again, and a simulation of what it controlled.
 
     policies: for each slot `{name: parameters}`, None where there is none.  models: names, by index.
-    engines: for each replica what is known of it: name, url (without credentials), and fields of `spec.Engine`.
+    engines: for each replica its known properties: name, url (without credentials), and fields of `spec.Engine`.
     pools: those that a scaler may change.
-    more: what else a reader may want: versions, when it began, which hash names extents.
+    more: further facts for readers: versions, when it began, which hash names extents.
     """
     return {
         "replicas": [replica._asdict() for replica in replicas],

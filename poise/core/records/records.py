@@ -1,4 +1,4 @@
-"""What became of every request: one row a request, in columns, filled while a world runs."""
+"""The outcome of every request: one row a request, in columns, filled while a world runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATUS = ("finished", "rejected", "timed_out", "cancelled", "lost", "unfinished"
 """Names of the ends a request can meet; `Records.status` holds their index."""
 
 NOT_YET: Final = -1
-"""What an instant holds until it is known."""
+"""An instant that is not known yet."""
 
 
 def _instants(rows: int) -> array[int]:
@@ -39,7 +39,7 @@ class Records:
     replica: where its prompt was computed, `decode_replica`: where its output was (another in a P/D pair); -1: nowhere.
     prompt_tokens, output_tokens: tokens asked and tokens the client received.
     cached_tokens: prompt tokens found in a prefix cache at (last) admission.
-    preemptions, migrations, retries: how often each befell it.
+    preemptions, migrations, retries: number of times each happened to the request.
     """
 
     rows: int
@@ -70,7 +70,7 @@ class Records:
 
 @dataclass(slots=True)
 class ReplicaStats:
-    """What one replica did: picoseconds with a step under way, steps, tokens computed and the peak of its KV blocks.
+    """The work of one replica: picoseconds with a running step, steps, tokens computed and the peak of its KV blocks.
 
     prompting: the part of `busy` in steps with prompt work, summed over lanes.
     arriving: `busy` up to `Run.arrivals_end`.
@@ -105,7 +105,7 @@ class Scaled(NamedTuple):
 
 
 class Converted(NamedTuple):
-    """A replica that was told to take another role at `since` serves in it from `at` on."""
+    """A replica that changed its role at `since` serves in it from `at` on."""
 
     since: int
     at: int
@@ -114,7 +114,7 @@ class Converted(NamedTuple):
 
 
 class Occurrence(NamedTuple):
-    """A fault of the kind `kind` befell a replica at `at`; it was over at `until`, which may be at once, or never."""
+    """A fault of the kind `kind` at a replica, from `at` until `until`, which may be at once, or never."""
 
     at: int
     until: int
@@ -139,7 +139,7 @@ class Run:
     blame: optional, where the time of each request went.
     scaled: the sizes of the pools, at the start and at each change, where a scaler decides.
     converted: the replicas that took another role.
-    faults: what befell the replicas, links first.
+    faults: the faults of replicas, links first.
     slices: optional batch timeline, `(start, end, replica, lane, decodes, prompt_tokens)` a held batch.
     """
 

@@ -1,4 +1,4 @@
-"""What befalls one request, written down as it goes: the material of a story."""
+"""The log of one request's events: the material of a story."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from poise.core.view import ClusterView
 
 COUNTED = ("requests", *REPORTED)
-"""Columns of a router's view that a diary keeps, beside `cached_tokens`."""
+"""Columns of a router's view that a log keeps, besides `cached_tokens`."""
 
 
 class LogEntry(NamedTuple):
-    """One thing that happened, at `at` (picoseconds) and at `replica` (-1: the gateway), and what can be told of it.
+    """One event, at `at` (picoseconds) and at `replica` (-1: the gateway), and its details.
 
     arrived, came_back: prompt_tokens, attempt.  asked: see `LogWriter`.  sent: to, decode, resume.
     refused, left: reason.  turned_down: reason, by the engine.
@@ -43,7 +43,7 @@ class LogEntry(NamedTuple):
 
 
 class RequestLog:
-    """The diary of request `row`. It hears of events and actions as a `Trace` does, and of the rest from `Detailed`.
+    """The log of request `row`. It gets events and actions as a `Trace` does, and the rest from `Detailed`.
 
     happenings: in their order.  replicas: those of the world.  now: what time it is.
     """
@@ -56,21 +56,21 @@ class RequestLog:
         self.now = 0
 
     def of(self, row: int) -> RequestLog | None:
-        """The diary of a request; None where it has none."""
+        """The log of a request; None where it has none."""
         return self if row == self.row else None
 
     def watch(self, controls: list[Control], replicas: list[Replica]) -> None:
-        """Be there when a router is asked for the request."""
+        """Be called when a router decides on the request."""
         self.replicas = replicas
         for number, control in enumerate(controls):
             control.router = LogWriter(control.router, self, number)
 
     def note(self, at: int, what: str, replica: int = -1, **told: Any) -> None:
-        """Write down one thing."""
+        """Log one entry."""
         self.happenings.append(LogEntry(at, what, replica, told))
 
     def add(self, item: Event | Action, gateway: int = 0) -> None:
-        """Take what concerns the request from an event or an action of a gateway."""
+        """Log the part of a gateway's event or action that concerns the request."""
         if isinstance(item, Dispatch | Refuse | Move | Hedge):
             if item.request == self.row:
                 self._act(item)
@@ -108,18 +108,18 @@ class RequestLog:
 
 
 class RequestLogs:
-    """The diaries of several requests, kept in one run; each is what it would be alone."""
+    """The logs of several requests, kept in one run; each is what it would be alone."""
 
     def __init__(self, rows: Iterable[int]) -> None:
         self.logs = {row: RequestLog(row) for row in rows}
         self.now = 0
 
     def of(self, row: int) -> RequestLog | None:
-        """The diary of a request; None where it has none."""
+        """The log of a request; None where it has none."""
         return self.logs.get(row)
 
     def watch(self, controls: list[Control], replicas: list[Replica]) -> None:
-        """Be there when a router is asked for one of the requests."""
+        """Be called when a router decides on one of the requests."""
         for book in self.logs.values():
             book.replicas = replicas
         for number, control in enumerate(controls):
@@ -140,7 +140,7 @@ class RequestLogs:
 
 
 class LogWriter:
-    """A router that decides as `router` does, and has the diary note what it was shown of the request.
+    """A router that decides as `router` does, and logs its view of the request.
 
     able: the replicas to choose from.  saw: the columns that it reads, at those replicas.  age: of the reports in them,
     picoseconds (None: it reads none).  decision: its answer.  stage: `decode` where half of a P/D pair was chosen.
@@ -153,7 +153,7 @@ class LogWriter:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Those of the router."""
+        """The columns of the router."""
         return tuple(getattr(self.router, "needs", ()))
 
     def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Decision:

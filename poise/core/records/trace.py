@@ -1,4 +1,4 @@
-"""The record of what happened and what was decided: written as it goes, read back, replayed."""
+"""The trace of events and actions: written during the run, read back, replayed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Trace:
         return trace
 
     def body(self) -> Iterator[str]:
-        """The lines behind the header."""
+        """The lines after the header."""
         yield from self.lines[1:]
 
     def items(self, gateway: int = 0) -> Iterator[Event | Action]:
@@ -99,7 +99,9 @@ def line(item: Event | Action, gateway: int = 0) -> str:
     name = type(item).__name__
     fields = [f"{name}@{gateway}" if gateway else name, *item]
     text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()  # half a surrogate pair is no text
+    return (
+        text if text.isascii() else text.encode("utf-8", "replace").decode()
+    )  # half a surrogate pair cannot be encoded
 
 
 def read_header(text: str, path: object) -> dict[str, Any]:
@@ -118,7 +120,7 @@ def read_header(text: str, path: object) -> dict[str, Any]:
 
 
 def replay(recorded: Iterable[Event], control: Control) -> list[Action]:
-    """What `control` decides when it is told the same events."""
+    """The decisions of `control` on the same events."""
     return [action for event in recorded for action in control.handle(event)]
 
 

@@ -57,7 +57,7 @@ class Answer(NamedTuple):
     """One operator's time with its standing.
 
     how: `measured` (between measured shapes), `extrapolated` (outside them, by the form) or `borrowed` (another
-    device's or format's efficiency at this device's figures). error: what cross-validation says of such answers.
+    device's or format's efficiency at this device's figures). error: by cross-validation of such answers.
     """
 
     seconds: float
@@ -95,7 +95,7 @@ class Table:
     def tile(self) -> int:
         """Queries that each head of a decode counts as in one kernel with a prompt's chunk; 0: it takes as alone.
 
-        FlashAttention 2 packs the queries of a group into one tile where all are decodes; beside a chunk each head has
+        FlashAttention 2 packs the queries of a group into one tile where all are decodes; with a chunk each head has
         a tile of its own, which is computed whole. Other kernels pack always, or run apart.
         """
         return ROWS if self.kernel in PACKING else 0
@@ -140,7 +140,7 @@ class Curve:
         return inside >= 0.5 and within
 
     def answer(self, *at: float) -> Answer:
-        """Seconds with what stands behind them."""
+        """Seconds, and the evidence behind them."""
         table = self.table
         if self.borrowed:
             return Answer(self.seconds(*at), "borrowed", table.lent, table.label)
@@ -208,8 +208,8 @@ class Tables:
     def curve(self, kind: str, device: Device, form: str, framework: str = "", kernel: str = "") -> Curve | None:
         """The table that serves best, at the figures of `device`; None where no table has the kind.
 
-        In this order: the format asked for; the same device, else the nearest relative by its datasheet; the engine
-        and kernel asked for; the most rows.
+        In this order: the requested format; the same device, else the nearest relative by its datasheet; the engine
+        and requested kernel; the most rows.
         """
         best = self._best(kind, device, form, framework, kernel)
         return None if best is None else self._curve(best, device, form)
@@ -224,7 +224,7 @@ class Tables:
 
         Some kernels are measured that no deployment would choose, and some with the host's time to launch them, which
         CUDA graphs hide. They are compared at the coordinates `probe`, and only where they were measured there: a
-        kernel for heads of one strange width says nothing of others.
+        kernel for heads of an unusual width says nothing about others.
         """
         return next(iter(self.tried(kind, device, form, framework, (probe,))), None)
 
@@ -262,7 +262,7 @@ class Tables:
         """The table at the figures of `device`; a relative's narrow widths go with what the device can do at once.
 
         A peak or a bandwidth twice as high is reached by twice as many tiles or loads in flight (Little's law), which
-        come from both dimensions that may be narrow, so each width goes with the square root.
+        come from both dimensions that may be narrow, so each width scales with the square root.
         """
         operator, lender = table.operator, self.devices[table.device]
         figures, shape = operator.figures(device, form), table.shape
@@ -306,12 +306,12 @@ def _by_trial(rivals: Sequence[Curve], framework: str, probe: tuple[float, ...])
     return own if own.seconds(*probe) <= SLOW * best.seconds(*probe) else best
 
 
-def _apart(asked: str, given: str) -> float:
+def _apart(wanted: str, given: str) -> float:
     """How far two formats are apart: the same, the same peak and width, else by their order of width."""
-    if asked == given:
+    if wanted == given:
         return 0
     order = ("bf16", "bf16_kv8", "int8_wo", "int4_wo", "mxfp4_wo", "int8", "fp8", "fp8_block", "mxfp4_fp8", "nvfp4")
-    return 1 + abs(order.index(asked) - order.index(given))
+    return 1 + abs(order.index(wanted) - order.index(given))
 
 
 def distance(one: Device, other: Device, *, link: bool = False) -> float:
@@ -335,10 +335,10 @@ def load_tables(path: str | Path = SHIPPED) -> Tables:
 @lru_cache(maxsize=8)
 def _load(path: str) -> Tables:
     cure = "give a file that `poise calibrate --profiles` wrote"
-    told = load_saved(path, KIND, SCHEMA, "holds no operator tables", cure)
+    saved = load_saved(path, KIND, SCHEMA, "holds no operator tables", cure)
     try:
-        devices = {row["name"]: Device(memory_bytes=0, **row) for row in told.pop("devices")}
-        return Tables(tuple(map(_table, told.pop("tables"))), devices, told)
+        devices = {row["name"]: Device(memory_bytes=0, **row) for row in saved.pop("devices")}
+        return Tables(tuple(map(_table, saved.pop("tables"))), devices, saved)
     except (KeyError, TypeError, ValueError) as error:
         raise ScenarioError(f"{path}: a table is broken ({error}); {cure}") from None
 

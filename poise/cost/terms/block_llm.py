@@ -26,7 +26,7 @@ class BlockLlm:
     """variants: that a replica holds (0: as many as its pool has tenants, 1 where it names none).
 
     shared: the part of the blocks that all have in common; 0: whole models side by side.  skew: how the popularity of
-    those that are held falls, by the power of the rank; 0, all alike, has the most of them meet in a batch.
+    those that are held falls, by the power of the rank; 0, all equal, has the most of them in a batch.
     """
 
     variants: int = 0
@@ -68,12 +68,12 @@ class BlockLlm:
 
 
 def _left(pool: Pool, more: float) -> int:
-    """KV blocks where weights take so many bytes more of each device; 0 where nothing is left."""
+    """KV blocks where weights take more bytes of each device; 0 where nothing is left."""
     memory = pool.device.memory_bytes - ceil(more / pool.engine.memory_fraction)
     try:
         return kv_blocks(replace(pool, device=replace(pool.device, memory_bytes=memory)))
     except CapacityError:
-        kv_blocks(pool)  # says so where not even one variant fits
+        kv_blocks(pool)  # raises where not even one variant fits
         return 0
 
 
@@ -109,5 +109,5 @@ class Blocks(EstimatorWrapper):
 
     def describe(self) -> dict[str, object]:
         """The inner one's, and what is held."""
-        told = {"variants": self.variants, "shared": self.term.shared, "skew": self.term.skew}
-        return {**self.inner.describe(), "block_llm": told}
+        facts = {"variants": self.variants, "shared": self.term.shared, "skew": self.term.skew}
+        return {**self.inner.describe(), "block_llm": facts}

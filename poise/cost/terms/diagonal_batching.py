@@ -1,7 +1,7 @@
 """Diagonal batching: a recurrent-memory transformer computes prompts by the anti-diagonals of its segments and layers.
 
 Sivtsov et al. (arXiv 2506.05229). `poise.cost.diagonal_batching` has the cells and their sums; here are the steps that
-a batcher makes of them. The model is another one than that of full attention: who reads on has a memory of constant
+a batcher makes of them. The model differs from one with full attention: later segments have a memory of constant
 size in place of the KV of all tokens.
 """
 
@@ -28,7 +28,7 @@ class DiagonalBatching:
     grouped: false for its baseline, segment by segment.
 
     A chunk of the batcher is computed by its own diagonals, after those before it: let the token budget be many
-    segments. Its last segment is filled up to a whole one, as cells of a group are alike. Memory is counted as for the
+    segments. Its last segment is padded to a whole one, as cells of a group are equal. Memory is counted as for the
     pool, though a request would keep one segment's KV.
     """
 
@@ -106,7 +106,7 @@ class Recurrent(EstimatorWrapper):
         return round(beside) + sum(self._chunk(tokens, some, shape.share) for tokens, some in passed)
 
     def _chunk(self, tokens: int, layers: int, share: float) -> int:
-        """The cells of so many tokens in so many layers."""
+        """The cells of `tokens` tokens in `layers` layers."""
         segments = ceil(tokens / self.term.segment)
         known = self._known.get((segments, layers, share))
         if known is None:
@@ -123,5 +123,5 @@ class Recurrent(EstimatorWrapper):
 
     def describe(self) -> dict[str, object]:
         """The inner one's, and the segments."""
-        told = {name: getattr(self.term, name) for name in ("segment", "memory", "reached", "grouped")}
-        return {**self.inner.describe(), "diagonal_batching": told}
+        facts = {name: getattr(self.term, name) for name in ("segment", "memory", "reached", "grouped")}
+        return {**self.inner.describe(), "diagonal_batching": facts}

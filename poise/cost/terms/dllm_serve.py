@@ -46,7 +46,7 @@ class DllmServe:
     Left out: the end of a last block that an output does not fill (less than one block); that a first refresh counts as
     one of `every` (less than one refresh of each request); a budget of tokens that cuts steps; KV of masked positions,
     so have engine.max_sequences no more than whole sequences fit; sparsity. KV of a prefix depends on what follows:
-    turn engine.prefix_caching off. It changes what is computed, so among terms it goes last.
+    turn engine.prefix_caching off. It changes what is computed, so among terms it comes last.
     """
 
     takes: ClassVar[tuple[str, ...]] = ("prompts", "decodes")
@@ -96,7 +96,7 @@ class Denoised(EstimatorWrapper):
         self._known: dict[tuple[int, float], Piece] = {}
 
     def step(self, shape: StepShape) -> Piece:
-        """The piece of `shape`: the part of a step that makes each request one token, and prompts beside it."""
+        """The piece of `shape`: the part of a step that yields each request one token, and its prompts."""
         prompts = tuple(map(self._masked, shape.chunks))
         if not shape.decodes:
             return self.inner.step(shape._replace(chunks=prompts))

@@ -17,8 +17,8 @@ from poise.cost.work import Works, efficiencies
 
 @dataclass(frozen=True, slots=True)
 class EnergonAI:
-    """padding: every prompt of a step costs what its longest does.  blocking: a stage sends before it goes on, so that
-    neither side computes meanwhile. Without both, costs are those of the inner estimator.
+    """padding: every prompt of a step costs what its longest does.  blocking: a stage sends before it continues, so
+    that neither side computes meanwhile. Without both, costs are those of the inner estimator.
     """
 
     padding: bool = False
@@ -58,8 +58,8 @@ class Waiting(EstimatorWrapper):
 
     def describe(self) -> dict[str, object]:
         """The inner one's, and what is waited for."""
-        told = {"padding": self.term.padding, "blocking": self.term.blocking}
-        return {**self.inner.describe(), "energonai": told}
+        facts = {"padding": self.term.padding, "blocking": self.term.blocking}
+        return {**self.inner.describe(), "energonai": facts}
 
 
 def padded(chunks: tuple[Chunk, ...]) -> tuple[Chunk, ...]:

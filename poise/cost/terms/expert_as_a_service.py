@@ -4,7 +4,7 @@ Expert-as-a-Service (arXiv 2509.17863). A step is the clients' part (attention, 
 head), the servers' part (routed experts) and the hops between, layer by layer. Cut into batches that take turns, both
 sides compute at once; a step that would be longer that way is left whole.
 
-One copy of each expert is asked at a time, so that all servers share the work evenly and copies cost memory alone. When
+One copy of each expert is used at a time, so that all servers share the work evenly and copies cost memory alone. When
 a server is lost, those that have its copies take its part over: while `lost` are away, none more than copies − 1,
 experts and hops take servers/(servers − lost) times as long, and no step takes longer than that. So a step with less
 of them is slowed too much, which is on the safe side. A lost device is counted as a server: that of a client takes the
@@ -157,8 +157,8 @@ class Served(EstimatorWrapper):
 
     def describe(self) -> dict[str, object]:
         """The inner one's, and how many devices do what."""
-        told = {"clients": self.clients.pool.data, "servers": self.servers, "copies": self.term.copies}
-        return {**self.inner.describe(), "expert_as_a_service": {**told, "batches": self.term.batches}}
+        facts = {"clients": self.clients.pool.data, "servers": self.servers, "copies": self.term.copies}
+        return {**self.inner.describe(), "expert_as_a_service": {**facts, "batches": self.term.batches}}
 
 
 def _shorter(values: Sequence[float]) -> float:

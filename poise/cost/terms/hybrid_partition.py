@@ -1,7 +1,7 @@
 """Hybrid partition: stages of a pipeline with tensor groups of their own sizes.
 
 Inferflow (github.com/inferflow/inferflow). How many layers each stage has is in closed form in
-`poise.cost.hybrid_partition`, which also has devices that differ; those of a pool are alike.
+`poise.cost.hybrid_partition`, which also has unequal devices; those of a pool are equal.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ class Staged(EstimatorWrapper):
 
     def describe(self) -> dict[str, object]:
         """The inner one's, and what each stage has."""
-        told = {"tensors": self.name, "layers": list(self.layers)}
-        return {**self.inner.describe(), "hybrid_partition": told}
+        facts = {"tensors": self.name, "layers": list(self.layers)}
+        return {**self.inner.describe(), "hybrid_partition": facts}
 
 
 def _even(pool: Pool, size: int, stages: int) -> Pool:
@@ -133,7 +133,7 @@ def _even(pool: Pool, size: int, stages: int) -> Pool:
 
 
 def _cut(model: Model, layers: int) -> Model:
-    """So many layers of a model, of its kinds as in the whole; odd ones keep all tokens, or have experts."""
+    """A model of `layers` layers, with the same mix of kinds; odd ones keep all tokens, or have experts."""
     part = layers / model.layers
     moe = model.moe and replace(model.moe, layers=min(layers, ceil(model.moe.layers * part)))
     return replace(
@@ -158,7 +158,7 @@ def _largest(sums: Sequence[Sum]) -> Piece:
 
 
 def _until(piece: Piece, until: int, then: Piece) -> Piece:
-    """A piece up to so many KV tokens, and another beyond them."""
+    """A piece up to a number of KV tokens, and another beyond them."""
     if piece.then is None or piece.until_kv >= until:
         return piece._replace(until_kv=until, then=then.at(until + 1))
     return piece._replace(then=_until(piece.then, until, then))

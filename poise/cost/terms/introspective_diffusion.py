@@ -55,7 +55,7 @@ class IntrospectiveDiffusion:
 
 
 class Strided(EstimatorWrapper):
-    """A step is the part of a pass that brings each decode one token; prompts beside it cost what they did."""
+    """A step is the part of a pass that yields each decode one token; prompts with it keep their cost."""
 
     def __init__(self, inner: Estimator, pool: Pool, term: IntrospectiveDiffusion) -> None:
         super().__init__(inner)
@@ -69,17 +69,17 @@ class Strided(EstimatorWrapper):
         if not shape.decodes:
             return self.inner.step(shape)
         alone = shape._replace(chunks=())
-        asked = self.inner.step(alone._replace(decodes=shape.decodes * self.queries))
+        inner_cost = self.inner.step(alone._replace(decodes=shape.decodes * self.queries))
         prompts = self.inner.step(shape).base - self.inner.step(alone).base if shape.chunks else 0
-        return self._part(asked, self._spared(shape.decodes), prompts)
+        return self._part(inner_cost, self._spared(shape.decodes), prompts)
 
     def _spared(self, decodes: int) -> float:
         """Picoseconds of the host: later passes of a stationary batch, and queries, which are no sequences."""
         per = self.term.sequence_s / self.data
-        asked = per * decodes * (self.queries - 1)
+        inner_cost = per * decodes * (self.queries - 1)
         if not self.term.stationary:
-            return asked * SECOND
-        return (asked + (1 - 1 / self.term.stride) * (self.term.step_s + per * decodes)) * SECOND
+            return inner_cost * SECOND
+        return (inner_cost + (1 - 1 / self.term.stride) * (self.term.step_s + per * decodes)) * SECOND
 
     def _part(self, piece: Piece, spared: float, prompts: int) -> Piece:
         base = max(piece.base - spared, 0.0) / self.brings
@@ -89,5 +89,5 @@ class Strided(EstimatorWrapper):
 
     def describe(self) -> dict[str, object]:
         """The inner one's, and what a pass brings."""
-        told = {"stride": self.term.stride, "tokens_a_pass": self.brings, "stationary": self.term.stationary}
-        return {**self.inner.describe(), "introspective_diffusion": told}
+        facts = {"stride": self.term.stride, "tokens_a_pass": self.brings, "stationary": self.term.stationary}
+        return {**self.inner.describe(), "introspective_diffusion": facts}

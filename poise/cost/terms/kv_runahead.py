@@ -49,7 +49,7 @@ class Chain:
         self.works = Works(replace(self.pool, tensor=1), self.use)
 
     def layer_s(self, tokens: int, context: int) -> float:
-        """Seconds of one layer of so many tokens after `context` others on one device."""
+        """Seconds of one layer of `tokens` tokens after `context` others on one device."""
         _, k = self.works.lane(1.0)
         attention = k.attention(tokens, context, self.works.window) / self.pool.model.layers
         return (k.layer(tokens) + attention) / SECOND
@@ -62,16 +62,16 @@ class Chain:
         """
         builder, k = self.works.lane(1.0)
         link, kv = builder.link(self.pool.tensor), kv_bytes_per_layer(self.works.pool)
-        layers, came = self.pool.model.layers, [0.0] * self.pool.model.layers
+        layers, arrived = self.pool.model.layers, [0.0] * self.pool.model.layers
         starts = list(accumulate(cuts, initial=context))
         end = 0.0
         for tokens, before in zip(cuts, starts, strict=False):
             each, end, free = self.layer_s(tokens, before), 0.0, 0.0
             message = link.latency_s + kv * (before + tokens) / link.bandwidth
             for layer in range(layers):
-                begin = max(end, came[layer])
+                begin = max(end, arrived[layer])
                 end = begin + each
-                free = came[layer] = max(begin, free) + message
+                free = arrived[layer] = max(begin, free) + message
         return end + (k.step + k.sequence + k.last(1.0)) / SECOND
 
     def even(self, tokens: int) -> tuple[int, ...]:
@@ -121,7 +121,7 @@ class Chain:
 class KvRunahead:
     """Prompts of `least_tokens` or more are computed by the chain, one after another, where that is shorter.
 
-    Every device has all weights beside its part of the KV: see that they fit, for memory is counted as for the pool.
+    Every device has all weights and its part of the KV: check that they fit, because memory is counted as for the pool.
     """
 
     takes: ClassVar[tuple[str, ...]] = ("prompts", "layout")
@@ -159,5 +159,5 @@ class Chained(EstimatorWrapper):
 
     def describe(self) -> dict[str, object]:
         """The inner one's, and from which length the chain is tried."""
-        told = {"least_tokens": self.term.least_tokens, "devices": self.chain.pool.tensor}
-        return {**self.inner.describe(), "kv_runahead": told}
+        facts = {"least_tokens": self.term.least_tokens, "devices": self.chain.pool.tensor}
+        return {**self.inner.describe(), "kv_runahead": facts}

@@ -66,7 +66,7 @@ class MoeGen:
         return Fetched(inner, pool, self)
 
     def held(self, pool: Pool) -> Pool:
-        """The pool with KV blocks from host memory less weights; if `whole`, beside a layer's weights on the device."""
+        """The pool with KV blocks from host memory less weights; if `whole`, next to one layer's on the device."""
         engine, offloaded = pool.engine, self.offloaded(pool)
         tokens = offloaded.device_tokens() if self.whole else offloaded.host_tokens(engine.max_sequences)
         if tokens < engine.block_tokens:
@@ -128,8 +128,8 @@ class Fetched(EstimatorWrapper):
     def describe(self) -> dict[str, object]:
         """The inner one's, and where weights and attention are."""
         on_cpu = "shortest" if self.term.on_cpu is None else self.term.on_cpu
-        told = {"on_cpu": on_cpu, "kept": self.kept, "host_gb": self.term.host_gb, "whole": self.term.whole}
-        return {**self.inner.describe(), "moe_gen": told}
+        facts = {"on_cpu": on_cpu, "kept": self.kept, "host_gb": self.term.host_gb, "whole": self.term.whole}
+        return {**self.inner.describe(), "moe_gen": facts}
 
 
 def _added(one: Piece, two: Piece) -> Piece:

@@ -96,8 +96,8 @@ class Pipelined(EstimatorWrapper):
 
     def describe(self) -> dict[str, object]:
         """The inner one's, and what is proposed."""
-        told = {"acceptance": self.term.acceptance, "run": self.term.run, "draft": self.term.draft}
-        return {**self.inner.describe(), "pipe_infer": told}
+        facts = {"acceptance": self.term.acceptance, "run": self.term.run, "draft": self.term.draft}
+        return {**self.inner.describe(), "pipe_infer": facts}
 
 
 def _best(values: Sequence[float]) -> float:

@@ -1,8 +1,9 @@
 """Seesaw: what prompts and decodes cost where each have a layout of their own, and the host keeps the KV.
 
 Su et al. (arXiv 2503.06433). The devices of a pool change their layout between prompts and decodes, for which each
-loads its part of the weights from the host. The batcher `seesaw` says when, and brings KV back; here is what it takes.
-What the phases come to for equal requests is in closed form in `poise.cost.seesaw`.
+loads its part of the weights from the host. The batcher `seesaw` decides when, and brings KV back; this term gives the
+cost.
+`poise.cost.seesaw` has the closed form of the phases for equal requests.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Build = Callable[[Pool], Estimator]
 
 
 class _Recipe(NamedTuple):
-    """What the closed form asks for costs."""
+    """The costs that the closed form needs."""
 
     build: Build
 
@@ -72,7 +73,7 @@ class Seesaw:
         return Offline(Load(self.prompt_tokens, self.output_tokens), self.host_gb * 1e9 * pool.devices, _Recipe(build))
 
     def _pair(self, work: Offline, pool: Pool) -> tuple[Pool, Pool]:
-        """The two layouts: those named, the others the best beside them."""
+        """The two layouts: those named, else the best with the other."""
         engine = replace(pool.engine, kv_blocks=0, max_sequences=self.sequences)  # of the devices, not of the store
         own = replace(pool, engine=engine)
         choices = {name(each): each for each in layouts(own, pool.tensor * pool.pipeline)}
@@ -96,7 +97,8 @@ class Reshaped(EstimatorWrapper):
     """Steps of prompts under one layout, of decodes under another.
 
     Prompts take the longest of their step, of KV on its way out and, on the safe side, of all earlier KV that they
-    attend to on its way in: links to the host work both ways at once. What decodes add leaves beside them at no cost.
+    attend to on its way in: links to the host work both ways at once. What decodes add is copied out meanwhile at no
+    cost.
     """
 
     def __init__(self, prefill: Estimator, decode: Estimator, store: Store, *layouts: Pool) -> None:
@@ -131,5 +133,5 @@ class Reshaped(EstimatorWrapper):
 
     def describe(self) -> dict[str, object]:
         """What decoding costs, and the two layouts with their store."""
-        told = {"prefill": name(self.layouts[0]), "decode": name(self.layouts[1]), **self.kept._asdict()}
-        return {**self.inner.describe(), "seesaw": told}
+        facts = {"prefill": name(self.layouts[0]), "decode": name(self.layouts[1]), **self.kept._asdict()}
+        return {**self.inner.describe(), "seesaw": facts}

@@ -1,4 +1,4 @@
-"""TokenWeave: the all-reduces of one half of a step's tokens run beside the computation of the other half.
+"""TokenWeave: the all-reduces of one half of a step's tokens overlap with the computation of the other half.
 
 Gond et al. (arXiv 2505.11329, MLSys 2026). All-reduce and norm are one kernel on few SMs, in which each rank norms only
 its part of the tokens. Only steps large enough are split: halves read the weights and start every kernel once each.
@@ -28,7 +28,7 @@ SMS = 8 / 132
 class TokenWeave:
     """sms: the part of the SMs that communication takes from computation while both run.
 
-    There is no threshold to set: a step is split where that is shorter, as the authors' tables by model and batch do.
+    There is no threshold: a step is split where that is shorter, as the authors' tables by model and batch do.
     """
 
     hides: ClassVar[tuple[str, ...]] = ("links",)
@@ -47,7 +47,7 @@ class Woven(EstimatorWrapper):
     """Steps whose all-reduces hide behind computation where that is shorter.
 
     A layer in halves takes the larger of both halves' computation and of their all-reduces, and at the end of a step
-    half of the last all-reduce stands alone. What decodes read of their KV hides nothing, which is on the safe side.
+    half of the last all-reduce is exposed. KV reads of decodes hide nothing, which is conservative.
     """
 
     def __init__(self, inner: Estimator, pool: Pool, term: TokenWeave) -> None:

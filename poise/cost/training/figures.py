@@ -1,4 +1,4 @@
-"""What kernel tables do not tell of training: fitted once over measured runs, with meaning, source and date."""
+"""Training parameters beyond kernel tables: fitted once over measured runs, with meaning, source and date."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SHIPPED = Path(__file__).with_name("figures.json")
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Factors are of what tables or datasheets say, durations in seconds, bytes in bytes.
+    """Factors apply to tables' or datasheets' figures, durations are in seconds, bytes in bytes.
 
-    `figures.json` holds the fitted values; the defaults here are where fitting starts, and stand for what no run
-    at hand can tell.
+    `figures.json` holds the fitted values; the defaults here are where fitting starts, and apply where no run
+    determines a value.
     """
 
     gemm: float = stated(1.05, "time of products beside that of the same products measured alone", "start")
@@ -67,14 +67,14 @@ class Figures:
 
 @lru_cache(maxsize=1)
 def _shipped() -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(SHIPPED.read_text(encoding="utf-8"))
-    return told
+    saved: dict[str, Any] = json.loads(SHIPPED.read_text(encoding="utf-8"))
+    return saved
 
 
 @lru_cache(maxsize=4)
 def figures(host: str = "") -> Figures:
     """The fitted figures, with the launching times of the software `host`."""
-    told = _shipped()
-    values = dict(told["figures"])
-    values.update(told["hosts"].get(host, {}))
+    saved = _shipped()
+    values = dict(saved["figures"])
+    values.update(saved["hosts"].get(host, {}))
     return Figures(**values)

@@ -29,7 +29,7 @@ class Layout:
     recompute: nothing, attention's core alone (selective) or layers whole (full); `recompute_layers` of each stage
     only, where it is set.  split: layers of each stage in order of depth (() as even as can be).
     offload_optimizer: states live in host memory.  offload_activations: the part of them that does.
-    gradient_bytes: of one gradient value as it is summed.  overlap: gradients are summed beside the backward.
+    gradient_bytes: of one gradient value as it is summed.  overlap: gradients are summed during the backward.
     """
 
     tensor: int = 1

@@ -52,7 +52,7 @@ class Network:
     def exchange(self, moved: Array, ranks: Array, stride: Array, copies: int) -> Array:
         """All-to-all of `moved` bytes from each rank, `copies` of every token to as many ranks.
 
-        What leaves the server goes over one NIC per rank, once for each server in which a token has experts: of
+        Traffic that leaves the server uses one NIC per rank, once for each server in which a token has experts: of
         s servers, s(1 − (1 − 1/s)^k) have any of k (DeepSeek-V3, arXiv 2412.19437, 3.2.2).
         """
         local = self.local(ranks, stride)

@@ -30,7 +30,7 @@ class Stages:
 
 
 def stages_of(job: Job, layout: Layout, use: Figures | None = None) -> Stages:
-    """The stages of a layout; recomputation stands before the input gradient, exposed collectives in each pass."""
+    """The stages of a layout; recomputation comes before the input gradient, exposed collectives in each pass."""
     check(job, layout)
     use = use or figures(job.host)
     found = evaluate(job, columns(job, [layout]), use)

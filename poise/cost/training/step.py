@@ -19,7 +19,7 @@ from poise.cost.training.network import Network
 UPDATE = 30.0
 """Bytes that Adam reads and writes per weight: gradient, master copy and two moments, and the 16-bit weight."""
 HIDDEN = 0.7
-"""Part of messages between interleaved stages that runs beside compute."""
+"""Part of messages between interleaved stages that overlaps with compute."""
 
 HEADROOM = 0.1
 """Part of memory that a layout to be chosen leaves free: published peaks are predicted to 4 % in the median, 8 % at the
@@ -160,8 +160,8 @@ def _hop(job: Job, cut: Columns, network: Network) -> Array:
 def _waits(job: Job, cut: Columns, use: Figures, network: Network, f: Array, back: Array) -> tuple[Array, Array]:
     """Seconds that a layer's forward and backward are longer by: gathers of sharded weights, copies of activations.
 
-    Both run beside compute: gathers behind `gather` of it, and slow it by `beside`; copies over the host's link behind
-    all of it.
+    Both overlap with compute: gathers behind `gather` of it, and slow it by `beside`; copies over the host's link
+    behind all of it.
     """
     gathered, scattered = _sharding(job, cut, network)
     again = np.where(cut.reshard, gathered, 0.0) + scattered

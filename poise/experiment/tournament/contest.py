@@ -1,4 +1,4 @@
-"""What a tournament asks, whatever its world is."""
+"""The question of a tournament, for any world."""
 
 from __future__ import annotations
 

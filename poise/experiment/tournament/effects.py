@@ -1,4 +1,4 @@
-"""What each level of each factor does on average over the others, and which two of them change one another.
+"""Main effects and interactions: the average effect of each level of each factor, and of pairs of levels.
 
 Least squares with sum-to-zero codes and a mean for every cell (a block at a load). Runs of one block share their
 traffic, so they are no independent evidence: the covariance is the sandwich over blocks of Liang and Zeger,
@@ -26,7 +26,7 @@ Term = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One run: which combination in which block at which load (by number), and what came out, more being better."""
+    """One run: which combination in which block at which load (by number), and its figure, more being better."""
 
     block: int
     load: int
@@ -70,14 +70,14 @@ class Fit:
         return [term for term in self.effects if len(term) == 2]
 
     def predicted(self, chosen: Combination, pairs: Iterable[tuple[Term, int, int]] = ()) -> float:
-        """What a combination has more than the average one, by main effects and those `pairs` of levels that count."""
+        """The predicted gain of a combination over the average one, by main effects and the significant `pairs`."""
         main = sum(float(self.effects[at,][level]) for at, level in enumerate(chosen))
-        told = [(term, one, two) for term, one, two in pairs if (chosen[term[0]], chosen[term[1]]) == (one, two)]
-        return main + sum(float(self.effects[term][one, two]) for term, one, two in told)
+        active = [(term, one, two) for term, one, two in pairs if (chosen[term[0]], chosen[term[1]]) == (one, two)]
+        return main + sum(float(self.effects[term][one, two]) for term, one, two in active)
 
 
 def fit(rows: Sequence[Row], levels: Sequence[int], *, interactions: bool = True) -> Fit:
-    """Fit main effects, and interactions where asked for; a factor of one level has no effect."""
+    """Fit main effects, and interactions where requested; a factor of one level has no effect."""
     varied = [at for at, count in enumerate(levels) if count > 1]
     terms: list[Term] = [(at,) for at in varied]
     terms += combinations(varied, 2) if interactions else []

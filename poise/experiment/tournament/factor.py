@@ -13,7 +13,7 @@ Combination = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """levels: what they are called.  values: what they are."""
+    """levels: their names.  values: their values."""
 
     name: str
     levels: tuple[str, ...]
@@ -39,6 +39,6 @@ def every(factors: Sequence[Factor]) -> list[Combination]:
 
 
 def label(factors: Sequence[Factor], chosen: Combination) -> str:
-    """A combination in words: what differs from the reference, `reference` where nothing does."""
-    told = [each.levels[level] for each, level in zip(factors, chosen, strict=True) if level]
-    return " + ".join(told) or "reference"
+    """A combination in words: its differences from the reference, `reference` where there are none."""
+    changed = [each.levels[level] for each, level in zip(factors, chosen, strict=True) if level]
+    return " + ".join(changed) or "reference"

@@ -45,9 +45,9 @@ class Finals:
         return [self._standing(each, order[0], means, overall[each]) for each in order]
 
     def together(self) -> list[str]:
-        """The best finalist and those that chance may set apart from it."""
-        told = self.standings()
-        return [each.name for each in told if each is told[0] or not each.to_best.apart]
+        """The best finalist and those that are not significantly worse."""
+        standings = self.standings()
+        return [each.name for each in standings if each is standings[0] or not each.to_best.apart]
 
     def by_block(self) -> dict[str, dict[str, float]]:
         """The deciding figure of each finalist in each block, the mean over its loads."""
@@ -90,7 +90,7 @@ class Finals:
         return over_seeds([self._sign * (one - two) for one, two in zip(own, other, strict=True)], confidence)
 
     def _ahead(self, comparison: Compared[Any, Any], at: float, own: Combination) -> int:
-        """1 where a finalist is better than the reference beyond chance, -1 where worse, else 0."""
+        """1 where a finalist is significantly better than the reference, -1 where worse, else 0."""
         name, base = (label(self.factors, each) for each in (own, self.finalists[0]))
         if name == base:
             return 0

@@ -1,4 +1,4 @@
-"""The short runs that are done, one line each as they end, found again by all that their figures depend on."""
+"""The finished short runs, one line each, found again by a digest of their inputs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ FILE = "runs.jsonl"
 
 @dataclass(slots=True)
 class Ledger:
-    """rows: figures by print. folder: where they are kept; None keeps them for this call only."""
+    """rows: figures by digest. folder: where they are kept; None keeps them for this call only."""
 
     folder: Path | None = None
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def add(self, key: str, told: dict[str, Any]) -> None:
-        """Note a run, at once also in the file."""
+        """Store a run, at once also in the file."""
         row = {"print": key, **told}
         self.rows[key] = row
         if self.folder is not None:
@@ -46,10 +46,10 @@ def opened(folder: Path | None, *, resume: bool) -> Ledger:
         )
     for number, line in enumerate(lines, start=1):
         try:
-            told = json.loads(line)
-            ledger.rows[told["print"]] = told
+            row = json.loads(line)
+            ledger.rows[row["print"]] = row
         except (ValueError, KeyError, TypeError):
             if number < len(lines):
-                raise UserError(f"{file}:{number}: is no run; remove that line, and it is simulated again") from None
+                raise UserError(f"{file}:{number}: is not a run; remove that line, and it is simulated again") from None
             file.write_text("".join(f"{each}\n" for each in lines[:-1]), encoding="utf-8")
     return ledger

@@ -1,4 +1,4 @@
-"""What a tournament came to, as data."""
+"""The results of a tournament, as data."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Outcome:
                 {
                     "factors": [factors[at].name for at in term],
                     "levels": [factors[term[0]].levels[one], factors[term[1]].levels[two]],
-                    **_told(screen.whole.joint(term, one, two)),
+                    **_interval(screen.whole.joint(term, one, two)),
                 }
                 for term, one, two in screen.pairs
             ],
@@ -67,15 +67,15 @@ class Outcome:
 
     def _effects(self, screen: Screen) -> dict[str, Any]:
         """Each level against the reference: on average, alone, and alone in each part of the blocks."""
-        told: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for at, factor in enumerate(self.contest.factors):
-            told[factor.name] = {
-                level: _told(screen.whole.against(at, number))
-                | ({"alone": _told(screen.alone[at, number])} if number else {})
-                | ({name: _told(part[at, number]) for name, part in screen.parts.items()} if number else {})
+            fields[factor.name] = {
+                level: _interval(screen.whole.against(at, number))
+                | ({"alone": _interval(screen.alone[at, number])} if number else {})
+                | ({name: _interval(part[at, number]) for name, part in screen.parts.items()} if number else {})
                 for number, level in enumerate(factor.levels)
             }
-        return told
+        return fields
 
     def _finals(self, finals: Finals) -> dict[str, Any]:
         return {
@@ -88,8 +88,8 @@ class Outcome:
                         for factor, level in zip(self.contest.factors, each.levels, strict=True)
                     },
                     "mean": each.mean,
-                    "to_best": _told(each.to_best),
-                    "to_reference": _told(each.to_reference),
+                    "to_best": _interval(each.to_best),
+                    "to_reference": _interval(each.to_reference),
                     "better": each.better,
                     "worse": each.worse,
                     "cells": each.cells,
@@ -100,5 +100,5 @@ class Outcome:
         }
 
 
-def _told(found: Interval) -> dict[str, Any]:
+def _interval(found: Interval) -> dict[str, Any]:
     return {"value": found.value, "half": found.half}

@@ -1,4 +1,4 @@
-"""Where the trials of a tournament are run: those that the ledger lacks, by a crew."""
+"""Runs the trials of a tournament that the ledger lacks, by a crew."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Block(Protocol):
         """The figure that decides."""
 
     def print(self, chosen: Combination, at: float, seed: int) -> str:
-        """A digest of all that the figures of a run depend on."""
+        """A digest of the inputs of a run."""
 
 
 @dataclass(slots=True)
 class TrialRunner(Generic[Task, Done]):
     """tasks: those of trials, in an order of its own.  row: which trial a result is of, and what is kept of it.
 
-    shard: of trials that are not asked one after another, only this part is run.
+    shard: of trials that do not depend on one another, only this part is run.
     """
 
     blocks: Sequence[Block]
@@ -47,7 +47,7 @@ class TrialRunner(Generic[Task, Done]):
     shard: Shard | None = None
 
     def fill(self, label: str, trials: Sequence[Trial], *, apart: bool = False) -> bool:
-        """Run the trials that the ledger lacks; whether all are done then. apart: they may be run in shards."""
+        """Run the trials that the ledger lacks; returns whether all are done then. apart: they may be run in shards."""
         trials = list(dict.fromkeys(trials))
         some = self.shard.of(trials) if apart and self.shard is not None else trials
 
@@ -60,11 +60,11 @@ class TrialRunner(Generic[Task, Done]):
         return all(map(self.has, trials))
 
     def key(self, trial: Trial) -> str:
-        """The print of a trial."""
+        """The digest of a trial."""
         return self.blocks[trial.block].print(trial.levels, trial.at, trial.seed)
 
     def told(self, trial: Trial) -> dict[str, Any] | None:
-        """What is kept of a trial; None where it is not done."""
+        """The stored figures of a trial; None where it is not done."""
         return self.ledger.rows.get(self.key(trial))
 
     def value(self, trial: Trial, figure: str) -> float | None:

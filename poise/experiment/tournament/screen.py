@@ -1,4 +1,4 @@
-"""The screening: every factor alone in every block, a balanced selection of combinations, and who goes on."""
+"""The screening: every factor alone in every block, a balanced selection of combinations, and the finalists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from poise.report.seeds import CONFIDENCE
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """What the short runs came to; differences are in the deciding figure, more being better.
+    """The results of the short runs; differences are in the deciding figure, more being better.
 
     alone: for each factor and level what it changes by itself, from the reference.  parts: the same in the blocks of
     each name of the first kind.  whole: the fit over all blocks and runs.  pairs: interactions beyond chance.
@@ -101,7 +101,7 @@ def _parts(contest: Contest, rows: Sequence[Row]) -> dict[str, dict[tuple[int, i
 
 
 def _beyond(whole: Fit) -> tuple[tuple[Term, int, int], ...]:
-    """The pairs of levels that change one another beyond chance, all of them asked at once (Bonferroni)."""
+    """The pairs of levels with a significant interaction, all tested at once (Bonferroni)."""
     asked = [
         (term, one, two)
         for term in whole.pairs()
@@ -113,7 +113,7 @@ def _beyond(whole: Fit) -> tuple[tuple[Term, int, int], ...]:
 
 
 def active(screen: Screen, factors: Sequence[Factor]) -> list[int]:
-    """The factors of which a level is better or worse than the reference, or changes another factor, beyond chance."""
+    """The factors with a level that is significantly better or worse than the reference, or that interact."""
     joined = {at for term, _, _ in screen.pairs for at in term}
     found = []
     for at, factor in enumerate(factors):

@@ -1,4 +1,4 @@
-"""A tournament as tables."""
+"""Prints a tournament as tables."""
 
 from __future__ import annotations
 
@@ -62,17 +62,17 @@ def _show_pairs(outcome: Outcome, screen: Screen, out: TextIO) -> None:
 def show_finals(outcome: Outcome, finals: Finals, out: TextIO) -> None:
     """The ranking."""
     by = outcome.by
-    told = finals.standings()
+    standings = finals.standings()
     rows = [
         (each.name, write(each.mean, by.kind, 3), gap(each.to_best, by.kind), gap(each.to_reference, by.kind),
          f"{each.better} / {each.worse} of {each.cells}")
-        for each in told
+        for each in standings
     ]  # fmt: skip
     heads = ("combination", by.label, "to the best", "to the reference", "better / worse")
     show("Finals", heads, rows, out)
     together = finals.together()
-    said = f"Best: {together[0]}." if len(together) == 1 else f"Indistinguishable: {', '.join(together)}."
-    out.write(f"The reference is {', '.join(each.levels[0] for each in outcome.contest.factors)}. {said}\n")
+    text = f"Best: {together[0]}." if len(together) == 1 else f"Indistinguishable: {', '.join(together)}."
+    out.write(f"The reference is {', '.join(each.levels[0] for each in outcome.contest.factors)}. {text}\n")
 
 
 def gap(found: Interval, kind: Kind, *, bare: bool = False) -> str:

@@ -1,1 +1,1 @@
-"""The admin port: what the gateway does just now, as a page, as JSON, and for Prometheus."""
+"""The admin port: the gateway's current state as a page, as JSON, and for Prometheus."""

@@ -1,4 +1,4 @@
-"""A decision as the page and `/decisions` tell it."""
+"""A routing decision as a dict, for the admin page and `/decisions`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from poise.live.admin.decisions import Decision, Reasons
 from poise.live.admin.merge import Json
 
 ENGINES: Final = 8
-"""Engines whose figures are told of one decision: the chosen, the shadow's, and those with most cached."""
+"""Engines listed for one decision: the chosen, the shadow's, and those with most cached."""
 
 
 def told(decision: Decision, models: Sequence[str], began: int) -> Json:
-    """One decision; `models` are names by number, `began` is when instants begin."""
-    said: Json = {
+    """One decision as a dict; `models` are names by number, `began` is when instants begin."""
+    fields: Json = {
         "number": decision.number,
         "at": round((decision.at - began) / SECOND, 3),
         "request": decision.request,
@@ -25,15 +25,15 @@ def told(decision: Decision, models: Sequence[str], began: int) -> Json:
         "waited_s": round(decision.waited / SECOND, 3),
         "outcome": decision.outcome,
     }
-    said |= {name: getattr(decision, name) for name in ("engine", "decode", "reason") if getattr(decision, name)}
+    fields |= {name: getattr(decision, name) for name in ("engine", "decode", "reason") if getattr(decision, name)}
     if decision.grounds is not None:
-        said["candidates"] = len(decision.grounds.slots)
-        said["engines"] = _engines(decision, decision.grounds)
-    return said
+        fields["candidates"] = len(decision.grounds.slots)
+        fields["engines"] = _engines(decision, decision.grounds)
+    return fields
 
 
 def _engines(decision: Decision, grounds: Reasons) -> list[Json]:
-    """What was seen of the engines, in the order of their slots."""
+    """What the router saw of the engines, in the order of their slots."""
     cached = grounds.columns.get("cached_tokens") or (0,) * len(grounds.slots)
     places = range(len(grounds.slots))
     marked = [place for place in places if _marks(decision, grounds, place)]
@@ -43,11 +43,11 @@ def _engines(decision: Decision, grounds: Reasons) -> list[Json]:
 
 def _engine(decision: Decision, grounds: Reasons, place: int) -> Json:
     measured = grounds.measured_at[place]
-    said: Json = {"name": grounds.names[place]}
-    said |= {name: column[place] for name, column in grounds.columns.items()}
+    fields: Json = {"name": grounds.names[place]}
+    fields |= {name: column[place] for name, column in grounds.columns.items()}
     if measured:
-        said["age_s"] = round((decision.at - measured) / SECOND, 3)
-    return said | _marks(decision, grounds, place)
+        fields["age_s"] = round((decision.at - measured) / SECOND, 3)
+    return fields | _marks(decision, grounds, place)
 
 
 def _marks(decision: Decision, grounds: Reasons, place: int) -> Json:

@@ -1,4 +1,4 @@
-"""What was decided about requests, and why: the last decisions always, their grounds while somebody looks."""
+"""A log of recent routing decisions; what the router saw and scored is recorded only while a page is open."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from poise.live.admin.observed_policy import ObservedPolicy, plain, seen
 from poise.live.gateway.world import World
 
 KEPT: Final = 512
-"""Decisions that are remembered."""
+"""Decisions kept."""
 GROUNDS: Final = 50
-"""Decisions a second whose grounds are noted; the others go without, so that looking costs little."""
+"""Decisions a second for which the router's view is recorded; the rest have none, so that an open page costs little."""
 COLUMNS: Final = ("requests", "waiting", "running", "queued_tokens", "tokens", "free_blocks")
 
 SENT, HELD, REFUSED, MOVED = "sent", "held", "refused", "moved"
 
 
 class Reasons(NamedTuple):
-    """What a router saw of each engine that it might choose, in order of `slots`, and what it said.
+    """What a router saw of each engine that it could choose, in order of `slots`, and its scores.
 
     columns: of the view, by name, those alone that are kept up to date; `cached_tokens` is that of the request.
     measured_at: picoseconds, 0 for never.  shadow: the slot that the shadow router chose, -1 for none.
@@ -41,7 +41,7 @@ class Reasons(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """One decision. number: they are counted.  at, waited: picoseconds.  outcome: one of the four words above.
+    """One decision. number: consecutive.  at, waited: picoseconds.  outcome: one of the four words above.
 
     engine, decode: names; `decode` where it is another one.  reason: why it was not sent, or why again.
     """
@@ -61,7 +61,7 @@ class Decision(NamedTuple):
 
 
 class Receipts:
-    """Keeps the last decisions of a world; `open` and `close` begin and end to note their grounds as well."""
+    """Keeps the last decisions of a world; between `open` and `close` it also records what the router saw."""
 
     def __init__(self, world: World, kept: int = KEPT) -> None:
         self._world = world
@@ -75,15 +75,15 @@ class Receipts:
         world.onlooker = self.decided
 
     def since(self, number: int) -> list[Decision]:
-        """Those that are kept and have a greater number."""
+        """The kept decisions with a greater number."""
         fresh = min(self.count - number, len(self.kept))
         return list(islice(self.kept, len(self.kept) - fresh, None)) if fresh > 0 else []
 
     # Every decision --------------------------------------------------------------------------------------------------
 
     def decided(self, event: Event, actions: Sequence[Action]) -> None:
-        """Control has answered an event, and nothing is done yet."""
-        if len(actions) == 1 and type(event) is Arrived and not self._noted:  # mostly: nobody looks, and it is sent
+        """Called when Control has answered an event, before its actions are performed."""
+        if len(actions) == 1 and type(event) is Arrived and not self._noted:  # mostly: no page is open, and it is sent
             action = actions[0]
             if type(action) is Dispatch:
                 at, view, _ = event
@@ -156,10 +156,10 @@ class Receipts:
         engine = self._slots[slot]
         return "" if engine is None else engine.name
 
-    # Their grounds ---------------------------------------------------------------------------------------------------
+    # What the router saw ---------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Somebody looks: note the grounds from now on, those of policies that were exchanged meanwhile too."""
+        """A page is open: record what the router sees from now on, also for policies exchanged later."""
         control = self._world.control
         if not isinstance(control.router, ObservedPolicy):
             shadow = getattr(control.router, "shadow", None)
@@ -170,7 +170,7 @@ class Receipts:
             control.admission = tuple(seen(plain(each), self._note_admission) for each in control.admission)
 
     def close(self) -> None:
-        """Nobody looks any more."""
+        """No page is open any more."""
         control = self._world.control
         control.router = plain(control.router)
         if hasattr(control.router, "shadow"):
@@ -190,7 +190,7 @@ class Receipts:
             self._note(request, cluster, answer)
 
     def _note(self, request: RequestView, cluster: ClusterView, answer: Any) -> None:
-        """Note what the view says of the engines that may be chosen."""
+        """Record what the view shows of the engines that may be chosen."""
         second = cluster.now // SECOND
         if second != self._second:
             self._second, self._in_second = second, 0

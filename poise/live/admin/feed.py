@@ -1,4 +1,4 @@
-"""Server-sent events to everybody who looks: the state once, then what changes, each encoded once for all."""
+"""Server-sent events to all open pages: the state once, then its changes, each encoded once for all."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from poise.live.admin.merge import Json, patch
 from poise.live.http.exchange import Exchange
 
 BEAT_S: Final = 0.2
-"""Decisions are sent as often, at most."""
+"""Shortest time between two sets of decisions."""
 BEATS: Final = 5
-"""A state is taken once in so many beats."""
+"""A state is taken once in this many beats."""
 MOST: Final = 64
-"""Pages that may be open at once."""
+"""Most pages open at once."""
 FIRST: Final = 50
-"""Decisions that a page begins with."""
+"""Decisions in a page's first event."""
 BATCH: Final = 25
-"""Decisions in one beat; of more than these the newest are sent, and how many were left out."""
+"""Most decisions in one beat; of more, the newest are sent with the number of those left out."""
 
 HEADERS: Final = ((b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no"))
 
 Decided = Callable[[int, int], tuple[int, list[Json]]]
-"""The number of the last decision, and those after a number, the newest so many at most."""
+"""The number of the last decision, and those after a number, at most so many of the newest."""
 
 
 def event(name: str, data: object) -> bytes:
-    """One event as it is sent."""
+    """One event in its wire format."""
     return b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(data))
 
 
 class Page:
-    """One page that is open. slow: it has not read what it was sent, and gets nothing until it has; then all anew."""
+    """One open page. slow: it has not read what it was sent, and gets nothing until it has; then the whole state."""
 
     __slots__ = ("exchange", "slow")
 
@@ -43,9 +43,9 @@ class Page:
 
 
 class Feed:
-    """Tells all open pages the same.
+    """Broadcasts state and decisions to all open pages.
 
-    state: takes a snapshot.  decided: what was decided.  turned: told when the first page opens and the last closes.
+    state: takes a snapshot.  decided: the decisions.  turned: called when the first page opens and the last closes.
     A page that does not read keeps what the connection buffers, no more, and is cut by the server's `read_s`.
     """
 
@@ -66,7 +66,7 @@ class Feed:
         return len(self._pages)
 
     def join(self, exchange: Exchange, headers: tuple[tuple[bytes, bytes], ...] = ()) -> bool:
-        """A page opens; False if there are too many."""
+        """Open a page; False if there are too many."""
         if len(self._pages) >= MOST or self._closed:
             return False
         if not self._pages:
@@ -84,7 +84,7 @@ class Feed:
         return True
 
     def beat(self) -> None:
-        """Time for what is new."""
+        """Send what is new; called once a beat."""
         if not self._pages:
             return
         self._beat += 1
@@ -100,7 +100,7 @@ class Feed:
                     page.exchange.write(news)
 
     def close(self) -> None:
-        """End what every page is sent; no other may open."""
+        """End the stream of every page; no other may open."""
         self._closed = True
         for page in list(self._pages.values()):
             page.exchange.end()
@@ -115,7 +115,7 @@ class Feed:
         return event("decisions", {"rows": rows, "left_out": left_out}) if rows else b""
 
     def _all(self, page: Page) -> None:
-        """All that a page needs to begin."""
+        """The first event of a page: the whole state and the latest decisions."""
         rows = [row for row in self._decided(0, FIRST)[1] if row["number"] <= self._told]  # newer ones come next
         page.exchange.write(
             event("state", self._last) + event("decisions", {"rows": rows, "left_out": 0, "anew": True})

@@ -1,4 +1,4 @@
-"""Who may use the admin port: nobody whose browser another site steers, and only who has the token where one is set."""
+"""Access rules of the admin port: no requests steered by another site, and the token where one is set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOCAL = "localhost"
 
 
 class Refusal(NamedTuple):
-    """Why a request is turned away."""
+    """Why a request is refused."""
 
     status: int
     reason: str
@@ -20,10 +20,10 @@ class Refusal(NamedTuple):
 
 
 class Guard:
-    """Looks at where a request comes from before anything else is done about it.
+    """Checks a request's origin and token before anything else is done with it.
 
-    token: what `Authorization: Bearer` must hold, empty for none.  hosts: names, beside `localhost` and addresses, by
-    which the port may be called: a name that somebody else may point at it (DNS rebinding) must not lead here.
+    token: what `Authorization: Bearer` must hold, empty for none.  hosts: names besides `localhost` and addresses by
+    which the port may be called: a name that an attacker can point at it (DNS rebinding) is refused.
     """
 
     def __init__(self, token: str = "", hosts: tuple[str, ...] = ()) -> None:
@@ -32,18 +32,18 @@ class Guard:
 
     @property
     def has_token(self) -> bool:
-        """Whether one must be shown."""
+        """Whether a token is required."""
         return bool(self._token)
 
     def called_rightly(self, exchange: Exchange) -> Refusal | None:
-        """Whether it was called by a name of its own; browsers always say by which."""
+        """Check the Host header: one of the port's own names or an address; browsers always send it."""
         given = exchange.header(b"host")
         if given is None or self._own(given.decode("latin-1")):
             return None
         return Refusal(421, "not known by this Host; use an address, localhost, or a name that the admin port is given")
 
     def known(self, exchange: Exchange) -> Refusal | None:
-        """Whether the token was shown."""
+        """Check the token."""
         if not self._token:
             return None
         kind, _, given = (exchange.header(b"authorization") or b"").partition(b" ")
@@ -52,7 +52,7 @@ class Guard:
         return Refusal(401, "the admin token is missing or wrong", ((b"www-authenticate", b"Bearer"),))
 
     def may_change(self, exchange: Exchange) -> Refusal | None:
-        """Whether it may change something: not on behalf of another site, nor, without a token, from elsewhere."""
+        """Check a change: not on behalf of another site, nor, without a token, from another machine."""
         origin, host = exchange.header(b"origin"), exchange.header(b"host") or b""
         if origin is not None and origin not in (b"http://" + host, b"https://" + host):
             return Refusal(403, "asked on behalf of another site")

@@ -1,4 +1,4 @@
-"""The live page: one file without data; its script asks `/events` and fills it. Nothing comes from elsewhere."""
+"""The live page: one HTML file without data; its script fills it from `/events`. It loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TENANTS = (
 )  # fmt: skip
 DECISIONS = ("Time", "Request", "Tenant", "Prompt", "Decision", "Waited", "Why")
 WORDS = ("State", "Tenant", "Decision", "Why")
-"""Columns that are written from the left."""
+"""Left-aligned columns."""
 
 CHARTS = (
     ("ttft", "Time to first token", "p50 p95 p99", "log s"),
@@ -32,7 +32,7 @@ CHARTS = (
 
 
 def page(nonce: str, asks_token: bool = False) -> str:
-    """The page; `nonce` is what the content security policy lets run and style. asks_token: begin by asking for it."""
+    """The page. nonce: what the content security policy lets run and style.  asks_token: ask for the token first."""
     parts = [
         section("Now", '<dl class="tiles" id="tiles"></dl>', anchor="now"),
         section(
@@ -97,7 +97,7 @@ def _charts() -> str:
     )
     words = (
         "Percentiles are upper bounds of histogram buckets in steps of ten seconds, not exact values; the figures "
-        "beside them are of the last minute. Prompt tokens count when their request ends, output tokens as they pass."
+        "next to them are of the last minute. Prompt tokens count when their request ends, output tokens as they pass."
     )
     return f'<div class="grid live">{drawn}</div><p class="soft">{words}</p>'
 

@@ -1,4 +1,4 @@
-"""What changed between two snapshots, as a JSON merge patch (RFC 7396)."""
+"""JSON merge patches (RFC 7396) between two snapshots."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ Json: TypeAlias = dict[str, Any]
 
 
 def patch(before: Json, after: Json) -> Json:
-    """What `merge` makes `after` of `before` with: changed members alone, None for one that is gone; lists go whole.
+    """The patch from `before` to `after`: changed members alone, None for a removed one; lists are sent whole.
 
-    Neither may have None as a value: it has no other meaning here.
+    Neither may have None as a value: in a patch it means removal.
     """
     changed: Json = {name: None for name in before if name not in after}
     for name, value in after.items():

@@ -1,4 +1,4 @@
-"""A policy that is looked at while it decides: the same policy, and a note of each of its answers."""
+"""A wrapper that records each answer of a policy and changes none."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from poise.core.request import RequestView
 from poise.core.view import ClusterView
 
 Note = Callable[[RequestView, ClusterView, Any], None]
-"""Told what a policy answered about a request, when the view is still what it decided on."""
+"""Called with a policy's answer about a request, while the view is still the one it decided on."""
 
 
 class ObservedPolicy:
-    """Asks `policy` and tells `note`; everything else is the policy's own, and a copy of it is a copy of the policy."""
+    """Calls `policy`, then `note`; all other attributes are the policy's own, and a copy wraps a copy of the policy."""
 
     __slots__ = ("note", "policy")
 
@@ -24,7 +24,7 @@ class ObservedPolicy:
         self.note = note
 
     def __getattr__(self, name: str) -> Any:
-        if name in ObservedPolicy.__slots__:  # not made yet: a copy that is being built asks for all sorts of names
+        if name in ObservedPolicy.__slots__:  # not initialised yet: copying reads many names
             raise AttributeError(name)
         return getattr(self.policy, name)
 
@@ -32,24 +32,24 @@ class ObservedPolicy:
         return copy.deepcopy(self.policy, memo)
 
     def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Any:
-        """What the router says."""
+        """The router's answer."""
         answer = self.policy.route(request, cluster, chance)
         self.note(request, cluster, answer)
         return answer
 
     def admit(self, request: RequestView, able: Sequence[int], cluster: ClusterView) -> Any:
-        """What the admission says."""
+        """The admission's answer."""
         answer = self.policy.admit(request, able, cluster)
         self.note(request, cluster, answer)
         return answer
 
 
 def seen(policy: Any, note: Note) -> Any:
-    """The policy, looked at; errors go on naming it by its own class."""
+    """The policy, wrapped; errors still name it by its own class."""
     kind: Any = type(type(policy).__name__, (ObservedPolicy,), {"__slots__": ()})
     return kind(policy, note)
 
 
 def plain(policy: Any) -> Any:
-    """The policy itself, looked at or not."""
+    """The policy itself, wrapped or not."""
     return policy.policy if isinstance(policy, ObservedPolicy) else policy

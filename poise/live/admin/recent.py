@@ -1,6 +1,6 @@
-"""The last minutes, from what is counted anyway: totals kept every few seconds, and the differences between them.
+"""Figures of the last minutes: totals kept every few seconds, and the differences between them.
 
-So a request costs nothing more. Percentiles are bounds of the histogram's buckets, not exact values.
+A request costs nothing more. Percentiles are bounds of the histogram's buckets, not exact values.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ STEPS: Final = 30
 """Totals are kept for five minutes."""
 PARTS: Final = (0.5, 0.95, 0.99)
 BEYOND: Final = -1.0
-"""Said for a value above the last bound."""
+"""Shown for a value above the last bound."""
 
 
 class Totals(NamedTuple):
-    """All that was counted until `at` (picoseconds). ttft, e2e: values by bucket of `BOUNDS`.
+    """Totals until `at` (picoseconds). ttft, e2e: values by bucket of `BOUNDS`.
 
-    failed: ended by a fault (5xx).  limited: turned away for now (429).  prompt: of ended requests.  output: tokens
-    passed on, those of requests under way included.  open, held: requests under way at `at`.
+    failed: ended by a fault (5xx).  limited: refused for now (429).  prompt: of ended requests.  output: tokens
+    passed on, those of running requests included.  open, held: requests not ended at `at`.
     """
 
     at: int
@@ -41,7 +41,7 @@ class Totals(NamedTuple):
 
 
 def totals(at: int, rows: Iterable[CounterRow], proxied_requests: Collection[ProxiedRequest] = ()) -> Totals:
-    """The sum over rows that share no request, and requests under way."""
+    """The sum over rows that share no request, and the requests not ended."""
     rows = list(rows)
     by_status = [(status, count) for row in rows for status, count in row.statuses.items()]
     return Totals(
@@ -60,7 +60,7 @@ def totals(at: int, rows: Iterable[CounterRow], proxied_requests: Collection[Pro
 
 
 def between(before: Totals, after: Totals) -> Totals:
-    """What was counted from `before` to `after`; `at` is how long that was, what is open is that at its end."""
+    """The difference from `before` to `after`; `at` is how long that was, what is open is that at its end."""
     return Totals(
         after.at - before.at,
         max(0, after.requests - before.requests),
@@ -91,21 +91,21 @@ def bound(counts: Sequence[int], part: float) -> float | None:
 
 
 class Recent:
-    """Totals at the steps gone by, of `step_s` each, the first being that of its beginning."""
+    """Totals at past steps of `step_s` each, the first at the time of creation."""
 
     def __init__(self, first: Totals, step_s: float = STEP_S) -> None:
         self.step_s = step_s
         self.marks: deque[Totals] = deque([first], STEPS + 1)
         self.steps: deque[Totals] = deque(maxlen=STEPS)
-        """What was counted in each step, the oldest first."""
+        """The counts of each step, the oldest first."""
 
     def mark(self, now: Totals) -> None:
-        """A step is over."""
+        """End a step."""
         self.steps.append(between(self.marks[-1], now))
         self.marks.append(now)
 
     def last(self, now: Totals, seconds: float) -> Totals:
-        """What was counted in about the last `seconds`: since the newest mark that is as old, or the oldest."""
+        """The counts of about the last `seconds`: since the newest mark that is as old, or the oldest."""
         since = now.at - int((seconds - self.step_s / 2) * SECOND)
         early = next((mark for mark in reversed(self.marks) if mark.at <= since), self.marks[0])
         return between(early, now)

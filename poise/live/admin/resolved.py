@@ -1,4 +1,4 @@
-"""What the gateway was set up to do, as `/config` tells it: no key, no token, no header."""
+"""The gateway's configuration as `/config` shows it: without keys, tokens or headers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from poise.live.gateway.hints import Hints
 
 PLAIN = (bool, int, float, str)
 PARTS = tuple(SLOTS[slot].verb for slot in acting("gateway"))
-"""Methods by which a parameter is known to be a policy itself."""
+"""Methods that mark a parameter as a policy."""
 
 
 def resolved(gateway: Gateway) -> Json:
@@ -40,13 +40,13 @@ def _policies(control: Control, hints: Hints | None) -> Json:
     if control.scaling is not None:
         slots |= {"scaler": control.scaling.scaler, "forecast": control.scaling.forecast}
     slots["cache"] = hints and hints.cache
-    told: Json = {name: policy(each) for name, each in slots.items() if each is not None}
-    told["admission"] = [policy(each) for each in control.admission]
-    return told
+    fields: Json = {name: policy(each) for name, each in slots.items() if each is not None}
+    fields["admission"] = [policy(each) for each in control.admission]
+    return fields
 
 
 def policy(given: Any) -> Json:
-    """A policy's name and what it was built with, as far as these are plain values or policies."""
+    """A policy's name and its parameters, as far as these are plain values or policies."""
     given = plain(given)
     parameters: Json = {}
     for name in inspect.signature(type(given)).parameters:

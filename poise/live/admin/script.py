@@ -1,6 +1,6 @@
 """The script of the live page: it reads `/events`, keeps the state, and writes it into the page.
 
-Everything that comes is written as text (`textContent`), never as markup: names are the clients' words.
+All text is written with `textContent`, never as markup: names come from clients.
 """
 
 from typing import Final
@@ -126,7 +126,7 @@ SCRIPT: Final = r"""
     const all = [
       ["Engines serving", `${serving} of ${engines.length}`, "", serving < engines.length],
       ["Open requests", short(requests.open), "at engines or held"],
-      ["Held", short(requests.held), requests.held ? `oldest ${time(requests.oldest_wait_s || 0)}` : "nobody waits"],
+      ["Held", short(requests.held), requests.held ? `oldest ${time(requests.oldest_wait_s || 0)}` : "none waits"],
       ["Requests ended", short(rates.requests) + "/s", "last ten seconds"],
       ["Prompt tokens", big(rates.prompt) + "/s", "in, as requests end"],
       ["Output tokens", big(rates.output) + "/s", "out, as they pass"],

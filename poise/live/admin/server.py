@@ -1,4 +1,4 @@
-"""The admin port: the page and what it shows, metrics, health, and letting engines go and come back."""
+"""The admin port's server: the page and its data, metrics, health, and draining engines."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ SAFE: Final[Headers] = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
 )
-"""Sent with every answer; there is no CORS, so that other sites' scripts read none."""
+"""Sent with every answer; there is no CORS header, so scripts of other sites cannot read answers."""
 POLICY: Final = (
     "default-src 'none'; script-src 'nonce-{0}'; style-src 'nonce-{0}'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 LIMITS: Final = Limits(body_bytes=4096, connections=256, read_s=10.0, write_buffer_bytes=262_144)
-"""A browser that does not read for `read_s` is cut."""
+"""A browser that does not read for `read_s` is disconnected."""
 PROMETHEUS: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
 
 class Admin:
-    """A second server beside the gateway's own.
+    """The server of the admin port, separate from the gateway's own.
 
     token: what clients must show, but for the empty page, `/health` and `/ready`; empty for none.
-    hosts: names by which it may be called, beside `localhost` and addresses.
+    hosts: names by which it may be called, besides `localhost` and addresses.
     """
 
     def __init__(
@@ -88,22 +88,22 @@ class Admin:
         self._post: dict[str, Callable[[str], tuple[int, str]]] = {"drain": self.drain, "undrain": self.undrain}
 
     async def start(self, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> int:
-        """Listen; the port."""
+        """Listen; returns the port."""
         self._every(self._recent.step_s, self._step)
         return await self.server.listen(host, port, tls)
 
     async def stop(self, grace_s: float = 1.0) -> None:
-        """End what pages are sent, and close."""
+        """End the event streams, and close."""
         self.feed.close()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
         await self.server.drain(grace_s)
 
-    # What is told ----------------------------------------------------------------------------------------------------
+    # State -----------------------------------------------------------------------------------------------------------
 
     def state(self) -> Json:
-        """The gateway as it is now."""
+        """The gateway's current state."""
         state = snapshot(self._gateway, self._recent, self._began, now())
         state["drained"] = sorted(self._drained)
         return state
@@ -136,7 +136,7 @@ class Admin:
             self._timers.pop(self._beat).cancel()
 
     def _every(self, period_s: float, act: Callable[[], None]) -> None:
-        """Act every so often, until its timer is taken away."""
+        """Call it every so often, until its timer is cancelled."""
         loop = asyncio.get_running_loop()
 
         def ring() -> None:
@@ -148,7 +148,7 @@ class Admin:
     # Requests --------------------------------------------------------------------------------------------------------
 
     def receive(self, exchange: Exchange) -> None:
-        """Answer one."""
+        """Answer one request."""
         refusal = self._guard.called_rightly(exchange)
         if refusal is not None:
             self._refuse(exchange, refusal)
@@ -231,7 +231,7 @@ class Admin:
                 self._refuse(exchange, Refusal(status, said))
 
     def drain(self, name: str) -> tuple[int, str]:
-        """Send an engine nothing more and let it go; 200 and its state, or another status and why not."""
+        """Drain an engine: it gets no new requests, then leaves; 200 and its state, or another status and why not."""
         engine = self._named(name)
         if engine is None:
             return (200, "drained") if name in self._drained else (404, f"there is no engine {name}")
@@ -240,7 +240,7 @@ class Admin:
         return 200, "draining"
 
     def undrain(self, name: str) -> tuple[int, str]:
-        """Take an engine that was drained up again."""
+        """Return a drained engine to service."""
         engine, at = self._named(name), self._drained.get(name)
         if at is None:
             return 404, f"engine {name} was not drained here"

@@ -1,6 +1,6 @@
-"""The gateway at one instant as plain data: what `/state` answers and what the page shows.
+"""A snapshot of the gateway as plain data: what `/state` answers and what the page shows.
 
-Seconds are floats, instants `*_at` seconds since the gateway's page was set up. What is not known is missing.
+Seconds are floats, instants `*_at` seconds since the gateway's page was set up. Unknown values are missing.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from poise.live.gateway.proxied_request import HELD, ProxiedRequest
 from poise.live.telemetry.health import Circuit
 
 TENANTS: Final = 50
-"""Tenants that are shown, those with the most requests; the others are summed up."""
+"""Tenants shown, those with the most requests; the others are summed up."""
 TELL: Final = 0.95
-"""Share of an engine's prompt tokens that must be of answers that tell what was cached, for these to speak for all."""
+"""Least share of an engine's prompt tokens with reported cached tokens, for the hit rate to be taken from answers."""
 MINUTE: Final = 60.0
 
 
 class Load(NamedTuple):
-    """Requests that have not ended: all of them, those that no engine has, and when the oldest of these came (or 0)."""
+    """Requests that have not ended: all, those that no engine has, and when the oldest of these arrived (or 0)."""
 
     open: int
     held: int
@@ -36,13 +36,13 @@ class Load(NamedTuple):
 
 
 def snapshot(gateway: Gateway, recent: Recent, began: int, now: int) -> Json:
-    """Everything, as it is at `now`; `began` is when instants begin (both picoseconds)."""
+    """The whole snapshot at `now`; `began` is when instants begin (both picoseconds)."""
     world = gateway.world
     proxied_requests = list(world.proxied_requests.values())
     followed = _followed(gateway)
     at = Counter(slot for proxied in proxied_requests for slot in proxied.slots)
     sums = totals(now, gateway.stats.engines.values(), proxied_requests)
-    told: Json = {
+    fields: Json = {
         "at": _s(now - began),
         "ready": not gateway.draining and bool(world.fleet.serving),
         "draining": gateway.draining,
@@ -59,8 +59,10 @@ def snapshot(gateway: Gateway, recent: Recent, began: int, now: int) -> Json:
         "policy": {"errors": world.policy_errors, "last": world.policy_error[:500]},
         "clients": {"connected": gateway.server.connections, "refused": dict(gateway.server.causes)},
     }
-    told |= {name: value for name, value in (("shadow", _shadow(gateway)), ("recording", _recording(gateway))) if value}
-    return told
+    fields |= {
+        name: value for name, value in (("shadow", _shadow(gateway)), ("recording", _recording(gateway))) if value
+    }
+    return fields
 
 
 def _s(duration: int) -> float:
@@ -72,10 +74,10 @@ def _s(duration: int) -> float:
 
 def _requests(proxied_requests: Sequence[ProxiedRequest], now: int) -> Json:
     held = [proxied.view.arrived_at for proxied in proxied_requests if proxied.state == HELD]
-    told: Json = {"open": len(proxied_requests), "held": len(held)}
+    fields: Json = {"open": len(proxied_requests), "held": len(held)}
     if held:
-        told["oldest_wait_s"] = _s(now - min(held))
-    return told
+        fields["oldest_wait_s"] = _s(now - min(held))
+    return fields
 
 
 def _loads(proxied_requests: Iterable[ProxiedRequest]) -> dict[str, Load]:
@@ -92,18 +94,18 @@ def _loads(proxied_requests: Iterable[ProxiedRequest]) -> dict[str, Load]:
 
 
 def _tenants(rows: dict[str, CounterRow], loads: dict[str, Load], now: int) -> Json:
-    """The busiest by name, "" being nobody in particular; the rest as one. share: of all tokens."""
+    """The busiest by name, "" for requests without a tenant; the rest as one. share: of all tokens."""
     names = dict.fromkeys([*rows, *loads])
-    told = {name: _tenant(rows.get(name) or CounterRow(), loads.get(name) or Load(0, 0, 0), now) for name in names}
-    tokens = sum(each["prompt"] + each["output"] for each in told.values())
-    for each in told.values():
+    fields = {name: _tenant(rows.get(name) or CounterRow(), loads.get(name) or Load(0, 0, 0), now) for name in names}
+    tokens = sum(each["prompt"] + each["output"] for each in fields.values())
+    for each in fields.values():
         each["share"] = round((each["prompt"] + each["output"]) / tokens, 4) if tokens else 0.0
-    if len(told) <= TENANTS:
-        return told
-    named = [name for name in told if name != OTHERS]
-    ranked = sorted(named, key=lambda name: (-told[name]["held"], -told[name]["requests"], name))
-    shown = {name: told[name] for name in ranked[: TENANTS - 1]}
-    rest = [told[name] for name in (*ranked[TENANTS - 1 :], OTHERS) if name in told]
+    if len(fields) <= TENANTS:
+        return fields
+    named = [name for name in fields if name != OTHERS]
+    ranked = sorted(named, key=lambda name: (-fields[name]["held"], -fields[name]["requests"], name))
+    shown = {name: fields[name] for name in ranked[: TENANTS - 1]}
+    rest = [fields[name] for name in (*ranked[TENANTS - 1 :], OTHERS) if name in fields]
     shown[OTHERS] = _together(rest)
     return shown
 
@@ -114,7 +116,7 @@ def _together(tenants: Sequence[Json]) -> Json:
 
 
 def _tenant(row: CounterRow, load: Load, now: int) -> Json:
-    told: Json = {
+    fields: Json = {
         "open": load.open,
         "held": load.held,
         "requests": sum(row.statuses.values()),
@@ -125,17 +127,17 @@ def _tenant(row: CounterRow, load: Load, now: int) -> Json:
         "output": row.output,
     }
     if load.oldest:
-        told["oldest_wait_s"] = _s(now - load.oldest)
-    return told
+        fields["oldest_wait_s"] = _s(now - load.oldest)
+    return fields
 
 
 # Engines --------------------------------------------------------------------------------------------------------------
 
 
 def _engine(gateway: Gateway, engine: Engine, in_flight: int, began: int) -> Json:
-    """One engine; what its last report said is missing where there was none."""
+    """One engine; the fields of its last report are missing where there was none."""
     state, slot = gateway.control.state, engine.slot
-    told: Json = {
+    fields: Json = {
         "name": engine.name,
         "address": f"{engine.at.place.host}:{engine.at.place.port}",
         "state": engine.status,
@@ -147,26 +149,26 @@ def _engine(gateway: Gateway, engine: Engine, in_flight: int, began: int) -> Jso
     }
     visit = gateway.prober.visits.get(slot)
     if engine.down_at >= 0:
-        told["down_at"] = _s(engine.down_at - began)
+        fields["down_at"] = _s(engine.down_at - began)
     if visit is not None:
         circuit = gateway.prober.health.circuit(slot)
         if circuit is not Circuit.CLOSED:
-            told["circuit"] = circuit.value
+            fields["circuit"] = circuit.value
     if visit is not None and visit.reading is not None:
         columns, blocks = visit.reading.columns, visit.reading.total_blocks
-        told |= {name: columns[name] for name in ("waiting", "running", "queued_tokens") if name in columns}
+        fields |= {name: columns[name] for name in ("waiting", "running", "queued_tokens") if name in columns}
         if blocks and "free_blocks" in columns:
-            told["kv_used"] = round(1 - columns["free_blocks"] / blocks, 4)
+            fields["kv_used"] = round(1 - columns["free_blocks"] / blocks, 4)
     if state.measured_at[slot]:
-        told["measured_at"] = _s(state.measured_at[slot] - began)
+        fields["measured_at"] = _s(state.measured_at[slot] - began)
     rate = _hit_rate(gateway, engine)
     if rate is not None:
-        told["hit_rate"] = round(rate, 4)
-    return told
+        fields["hit_rate"] = round(rate, 4)
+    return fields
 
 
 def _followed(gateway: Gateway) -> dict[int, Json]:
-    """Of engines that publish KV events: how far they are followed, and what went wrong."""
+    """For engines that publish KV events: how far they are followed, and their errors."""
     return {
         slot: {"kv_events": {"state": state, "counts": counts}}
         for slot, (state, counts) in gateway.caches.followed().items()
@@ -174,9 +176,9 @@ def _followed(gateway: Gateway) -> dict[int, Json]:
 
 
 def _hit_rate(gateway: Gateway, engine: Engine) -> float | None:
-    """Share of prompt tokens found cached: as answers' usage says where almost all tell, else by the engine's count.
+    """Share of prompt tokens found cached: from answers' usage where almost all have it, else from the engine's count.
 
-    None where neither says it of all requests: a few answers that tell may be of another kind than the rest.
+    None where neither covers all requests: the few answers that report it may differ from the rest.
     """
     row = gateway.stats.engines.get(engine.name)
     if row is not None and row.known_prompt >= TELL * row.prompt > 0:
@@ -191,7 +193,7 @@ def _hit_rate(gateway: Gateway, engine: Engine) -> float | None:
 
 
 def _bounds(counts: Sequence[int]) -> Json:
-    """Percentiles as bounds of buckets; without any where nothing was counted."""
+    """Percentiles as bounds of buckets; none where nothing was counted."""
     found = {f"p{round(100 * part)}": bound(counts, part) for part in PARTS}
     return {"count": sum(counts), **{name: value for name, value in found.items() if value is not None}}
 
@@ -208,7 +210,7 @@ def _rates(step: Totals) -> Json:
 
 
 def _series(recent: Recent, began: int) -> Json:
-    """The steps gone by; `end_at` is where the last one ended, and a step without values has no percentiles."""
+    """The past steps; `end_at` is where the last one ended, and a step without values has no percentiles."""
     steps = recent.steps
     return {
         "step_s": recent.step_s,
@@ -224,11 +226,11 @@ def _points(counts: Sequence[int]) -> list[float | None]:
     return [bound(counts, part) for part in PARTS] if any(counts) else []
 
 
-# What may be set up beside --------------------------------------------------------------------------------------------
+# Optional parts -----------------------------------------------------------------------------------------------------
 
 
 def _shadow(gateway: Gateway) -> Json:
-    """How far a shadow router agrees, where there is one; a gain of tokens is of prompt tokens waited for."""
+    """How often a shadow router agrees, where there is one; a gain of tokens is of prompt tokens waited for."""
     router = plain(gateway.control.router)
     agreement = getattr(router, "agreement", None)
     if not isinstance(agreement, Agreement):
@@ -241,8 +243,8 @@ def _shadow(gateway: Gateway) -> Json:
 
 
 def _recording(gateway: Gateway) -> Json:
-    """How the recording does, where there is one."""
+    """The state of the recording, where there is one."""
     recorder: Any = gateway.recorder
     names = ("path", "lines", "bytes", "dropped", "failed", "number")
-    told = {name: getattr(recorder, name) for name in names if hasattr(recorder, name)}
-    return {name: str(value) if name == "path" else value for name, value in told.items()}
+    fields = {name: getattr(recorder, name) for name in names if hasattr(recorder, name)}
+    return {name: str(value) if name == "path" else value for name, value in fields.items()}

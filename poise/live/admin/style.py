@@ -1,4 +1,4 @@
-"""The style sheet of the live page: that of the reports, and what only something live needs."""
+"""The style sheet of the live page: that of the reports, and additions for live data."""
 
 from typing import Final
 

@@ -1,1 +1,1 @@
-"""Which engines there are: addresses, lists in files, DNS, and what changed since."""
+"""Engine discovery: addresses, lists in files, DNS, and changes since the last look."""

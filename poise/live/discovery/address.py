@@ -65,7 +65,7 @@ def engine(url: str, where: str, name: str = "", link_local: bool = False) -> En
 
 
 def forbidden(host: str) -> str:
-    """Why nothing is sent to a host, by name or address; empty if something may be."""
+    """Why nothing is sent to a host, by name or address; empty if requests may be."""
     host = host.rstrip(".").lower().partition("%")[0]
     address = _address(host)
     if isinstance(address, str):
@@ -82,7 +82,7 @@ def forbidden(host: str) -> str:
 
 
 def _address(host: str) -> Ip | str | None:
-    """The address that `host` spells, None for a name; a text if it spells one in a way that hides it."""
+    """The address that `host` spells, None for a name; an error text if it is an obfuscated address."""
     try:
         address = ip_address(host)
     except ValueError:
@@ -94,7 +94,7 @@ def _address(host: str) -> Ip | str | None:
 
 
 def _shown(url: str) -> str:
-    """The URL for an error, without what may be a password."""
+    """The URL for an error, with any password removed."""
     if "@" in url:
         scheme, _, rest = url.partition("://")
         url = f"{scheme}://…@{rest.rpartition('@')[2]}"

@@ -1,8 +1,8 @@
-"""Which engines there are, as a list or a file says, and what changed since the last look.
+"""The set of engines as a list or a file gives it, and what changed since the last look.
 
 A file is a list of URLs, one a line; or YAML or JSON: a list of mappings with `url` and perhaps `name` and `labels`, or
 with `targets` and `labels` as Prometheus' file_sd has them. A file that is empty, half-written or broken changes
-nothing: the last good one stands until a whole one is there.
+nothing: the last good one is used until a whole one is there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Diff(NamedTuple):
 
 
 def diff(before: Mapping[str, Engine], after: Mapping[str, Engine]) -> Diff:
-    """What leads from one set of engines to another."""
+    """The changes from one set of engines to another."""
     both = sorted(before.keys() & after.keys())
     return Diff(
         tuple(after[name] for name in sorted(after.keys() - before.keys())),
@@ -41,7 +41,7 @@ def diff(before: Mapping[str, Engine], after: Mapping[str, Engine]) -> Diff:
 
 
 def named(engines: Iterable[tuple[str, Engine]]) -> Engines:
-    """Engines by name; UserError, beginning with where it stands, for a name or place that is there twice."""
+    """Engines by name; UserError, beginning with its file and line, for a name or place that is there twice."""
     found: Engines = {}
     places: dict[tuple[str, int, str], str] = {}
     for where, each in engines:
@@ -71,7 +71,7 @@ def _row(row: ConfigRow, link_local: bool) -> list[Engine]:
         row.only(TARGETS)
         targets = row.fields["targets"]
         if not isinstance(targets, list) or not all(isinstance(each, str) for each in targets):
-            raise row.error("targets is no list of texts; write targets: ['HOST:PORT', …]")
+            raise row.error("targets is not a list of texts; write targets: ['HOST:PORT', …]")
         urls = [each if "://" in each else f"http://{each}" for each in targets]
         return [engine(url, row.where, link_local=link_local)._replace(labels=labels) for url in urls]
     row.only(FIELDS)
@@ -86,9 +86,9 @@ def _labels(row: ConfigRow) -> tuple[tuple[str, str], ...]:
 
 
 class EngineFile:
-    """A file of engines under watch.
+    """A watched file of engines.
 
-    A change is believed when the file has been the same for two looks, so that half-written files are rarely read.
+    A change is accepted when the file has been the same for two looks, so that half-written files are rarely read.
     """
 
     __slots__ = ("_file", "_link_local", "_read", "_seen", "engines", "problem")
@@ -125,9 +125,9 @@ class EngineFile:
 
 
 class EngineName:
-    """A DNS name of which every address is an engine, as a headless service of Kubernetes has.
+    """A DNS name of which every address is an engine, such as a headless service of Kubernetes.
 
-    grace: picoseconds that engines outlive their name: while it has no address or cannot be asked, the last known stay.
+    grace: picoseconds for which the last known engines stay while the name has no address or cannot be resolved.
     """
 
     __slots__ = ("_last_at", "_link_local", "_of", "engines", "grace", "problem")
@@ -141,7 +141,7 @@ class EngineName:
         self.problem = ""
 
     def resolved(self, addresses: Iterable[str], problem: str, at: int) -> Diff:
-        """The name was asked for: its addresses, none where it has none or `problem` says why it could not be asked."""
+        """Take the result of a look-up: the addresses, or none and in `problem` why the look-up failed."""
         allowed = [each for each in addresses if self._link_local or not forbidden(each)]
         if allowed:
             self._last_at = at

@@ -13,7 +13,7 @@ from poise.core.yaml_aliases import refuse_explosion
 class ConfigRow(NamedTuple):
     """One mapping of a file.
 
-    where: file and line, as errors begin.  secret: whether errors must not show what it holds.
+    where: file and line, as errors begin.  secret: whether errors must not show the values.
     """
 
     where: str
@@ -21,11 +21,11 @@ class ConfigRow(NamedTuple):
     secret: bool = False
 
     def error(self, said: str) -> UserError:
-        """What is wrong with it, behind where it stands."""
+        """An error that begins with the file and line."""
         return UserError(f"{self.where}: {said}")
 
     def only(self, known: Collection[str]) -> None:
-        """UserError if it has a field that is not known."""
+        """UserError if it has an unknown field."""
         for name in self.fields:
             if name not in known:
                 raise self.error(f"unknown field{self._shown(name)}; the fields are {', '.join(known)}")
@@ -34,21 +34,21 @@ class ConfigRow(NamedTuple):
         """A text field."""
         value = self.fields.get(name, default)
         if not isinstance(value, str):
-            raise self.error(f"{name} is no text{self._shown(value)}; write it in quotes")
+            raise self.error(f"{name} is not a text{self._shown(value)}; write it in quotes")
         return str(value)
 
     def number(self, name: str, default: float, least: float = 0.0) -> float:
         """A number field, at least `least`."""
         value = self.fields.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
-            raise self.error(f"{name} is no such number{self._shown(value)}; write a number from {least:g}")
+            raise self.error(f"{name} is not a valid number{self._shown(value)}; write a number from {least:g}")
         return float(value)
 
     def whole(self, name: str, default: int, least: int = 0) -> int:
         """A field that is a whole number, at least `least`."""
         value = self.fields.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise self.error(f"{name} is no such number{self._shown(value)}; write a whole number from {least}")
+            raise self.error(f"{name} is not a valid number{self._shown(value)}; write a whole number from {least}")
         return int(value)
 
     def _shown(self, value: Any) -> str:
@@ -56,7 +56,7 @@ class ConfigRow(NamedTuple):
 
 
 def read_text(file: Path) -> str:
-    """What is in a file; UserError where it cannot be read."""
+    """The text of a file; UserError where it cannot be read."""
     try:
         return file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -70,7 +70,7 @@ def read_text(file: Path) -> str:
 def parse_rows(text: str, name: str, section: str, secret: bool = False) -> list[ConfigRow]:
     """The rows of a YAML or JSON list, or of the list called `section` in a mapping; `name` is the file's in errors.
 
-    secret: errors show nothing of what the file holds.
+    secret: errors show no value of the file.
     """
     tree = _tree(text, name)
     if isinstance(tree, dict):
@@ -85,7 +85,7 @@ def parse_rows(text: str, name: str, section: str, secret: bool = False) -> list
     for place, each in enumerate(tree):
         where = f"{name}:{tree.lc.item(place)[0] + 1}"  # type: ignore[attr-defined]  # ruamel's lists know their lines
         if not isinstance(each, dict):
-            raise UserError(f"{where}: is no mapping; write one such as `- name: a`")
+            raise UserError(f"{where}: is not a mapping; write one such as `- name: a`")
         if each.tag.value is not None:  # type: ignore[attr-defined]  # ruamel's mappings know tags
             raise UserError(f"{where}: has a tag, which means nothing here; remove it")
         rows.append(ConfigRow(where, each, secret))
@@ -101,18 +101,18 @@ def _tree(text: str, name: str) -> Any:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
-        said = _without_what_it_found(str(error.problem))
-        raise UserError(f"{name}{line}: is no YAML ({said}); check quotes, colons and indentation") from None
+        message = _without_what_it_found(str(error.problem))
+        raise UserError(f"{name}{line}: is not valid YAML ({message}); check quotes, colons and indentation") from None
     except RecursionError:
         raise UserError(f"{name}: lists and mappings are nested too deeply to read; write them flatter") from None
     except (YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise UserError(f"{name}: is no YAML ({type(error).__name__}); remove what YAML does not allow") from None
+        raise UserError(f"{name}: is not valid YAML ({type(error).__name__}); remove what is not allowed") from None
     refuse_explosion(tree, text, name)
     return tree
 
 
 def _without_what_it_found(problem: str) -> str:
-    """What YAML says of a mistake, less what stands there: it may be a key."""
+    """YAML's description of a mistake without the text of the file, which may be a key."""
     if problem.startswith("expected"):  # and then a mark of YAML's own
         return problem.partition(", but")[0]
     return problem.partition(' "')[0].partition(" '")[0]

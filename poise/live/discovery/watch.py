@@ -34,7 +34,7 @@ async def watch_file(file: EngineFile, told: Told, period_s: float = 2.0) -> Non
 async def watch_name(
     name: EngineName, host: str, port: int, told: Told, period_s: float = 10.0, resolve: Resolve | None = None
 ) -> None:
-    """Ask for the addresses of `host` at once and then every `period_s`, until cancelled."""
+    """Resolve `host` at once and then every `period_s`, until cancelled."""
     ask = resolve or addresses
     while True:
         problem, found = "", list[str]()
@@ -49,6 +49,6 @@ async def watch_name(
 
 
 async def addresses(host: str, port: int) -> list[str]:
-    """All addresses of `host`, as the system's resolver has them."""
+    """All addresses of `host`, from the system's resolver."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(address[0]) for *_, address in found]

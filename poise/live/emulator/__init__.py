@@ -1,1 +1,1 @@
-"""The emulated engine: `core.Replica` under a real clock, speaking vLLM's HTTP, metrics and KV events."""
+"""The emulated engine: `core.Replica` under a real clock, with vLLM's HTTP API, metrics and KV events."""

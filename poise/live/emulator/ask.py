@@ -1,4 +1,4 @@
-"""Requests as vLLM reads them: bodies checked by its rules, prompts turned into tokens, answers drawn.
+"""Parsing requests as vLLM does: bodies checked by its rules, prompts tokenized, answers drawn at random.
 
 Unknown fields are accepted and ignored, as vLLM does. Not emulated, and refused: more than one prompt or choice in a
 request, and inputs other than text. Accepted without effect: sampling parameters, `stop`, tools (they lengthen the
@@ -29,7 +29,7 @@ _UNIT_S: Final = {"s": 1, "m": 60, "h": 3600}
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What requests are measured by.
+    """The limits that requests are checked against.
 
     names: of the model.  context: most tokens of prompt and output.  block: tokens of a KV block.
     adapters: names of LoRA adapters, which share no cache with the model or one another.
@@ -45,14 +45,14 @@ class Limits:
 
 @dataclass(slots=True)
 class EngineRequest:
-    """A request that the engine takes.
+    """A parsed request of the emulated engine.
 
     kind: `chat`, `completion`, `response` or `embedding`.  prompt: its tokens.  speech: the answer's.
     ids: of the whole blocks of prompt and answer; () without prefix caching.
-    usage, continuous: of a stream: whether a last chunk tells the tokens, and whether each chunk does.
+    usage, continuous: of a stream: whether a last chunk has the token counts, and whether each chunk has.
     limit: most tokens of the answer.  temperature, top_p: repeated in responses.
     salt: of the cache, "" for none.  whole: prompt tokens in whole KV blocks, which are cached.
-    keep_s: seconds for which its KV shall stay, 0 for as long as there is room.
+    keep_s: seconds for which its KV stays, 0 for as long as there is room.
     """
 
     kind: str
@@ -74,19 +74,19 @@ class EngineRequest:
 
     @property
     def finish(self) -> str:
-        """Why the answer ends: `stop` by itself, `length` at the limit."""
+        """The finish reason: `stop` if the answer ends by itself, `length` at the limit."""
         return "stop" if self.speech.stops else "length"
 
 
 class Reader:
-    """Makes asks of bodies."""
+    """Parses request bodies."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self._chance = Chance(limits.seed)
 
     def chat(self, body: Mapping[str, Any], output: int = 0) -> EngineRequest:
-        """`/v1/chat/completions`; output: answer with just so many tokens, 0: as the request says."""
+        """`/v1/chat/completions`; output: exact number of tokens of the answer, 0: as the request says."""
         model = self._model(body)
         messages = _messages(body)
         _sampling(body)
@@ -126,7 +126,7 @@ class Reader:
         return self._made("response", model, body, prompt, whole(body, "max_output_tokens", least=1), output)
 
     def embeddings(self, body: Mapping[str, Any]) -> list[EngineRequest]:
-        """`/v1/embeddings`: one ask for each input."""
+        """`/v1/embeddings`: one parsed request for each input."""
         model = self._model(body)
         given = body.get("input")
         if given is None or given == [] or given == "":
@@ -146,7 +146,7 @@ class Reader:
         return complete(prompt) if body.get("add_special_tokens", True) else encode(prompt)
 
     def _model(self, body: Mapping[str, Any]) -> str:
-        """The name under which the model was asked for; the first one where none is given."""
+        """The model's name in the request; the first served name where none is given."""
         names, model = self.limits.names, body.get("model")
         if model is None or model == "":
             return names[0]
@@ -197,7 +197,7 @@ class Reader:
         )  # fmt: skip
 
     def _speech(self, body: Mapping[str, Any], prompt: array[int], limit: int, output: int) -> Tokenizer:
-        """The answer: its words and length are drawn by prompt and seed, so equal requests have equal answers."""
+        """The answer: its words and length are drawn from prompt and seed, so equal requests have equal answers."""
         least = whole(body, "min_tokens", least=0) or 0
         if least > limit:
             raise Refused(400, f"min_tokens must be less than or equal to max_tokens={limit}, got {least}.")
@@ -263,15 +263,15 @@ def _prompt(body: Mapping[str, Any]) -> tuple[array[int], str]:
 
 
 def _no_prompt(given: object) -> Refused:
-    """The refusal of what is of none of the four types of prompts: one error for each of them."""
+    """The refusal of a prompt of none of the four types: one error for each of them."""
     a_list, a_text = (("list_type", "Input should be a valid list"), ("string_type", "Input should be a valid string"))
     errors = [invalid(kind, ("prompt",), said, given) for kind, said in (a_list, a_list, a_text, a_list)]
-    told = "".join(each.message.partition(":")[2] for each in errors)
-    return Refused(400, f"{len(errors)} validation errors:{told}", errors[0].kind, errors[0].param)
+    text = "".join(each.message.partition(":")[2] for each in errors)
+    return Refused(400, f"{len(errors)} validation errors:{text}", errors[0].kind, errors[0].param)
 
 
 def _keep_s(body: Mapping[str, Any]) -> int:
-    """Seconds of Dynamo's `nvext.cache_control`: a ttl as in `30s`, `5m`, `1h`; anything else says nothing."""
+    """Seconds of Dynamo's `nvext.cache_control`: a ttl as in `30s`, `5m`, `1h`; 0 for anything else."""
     extension = body.get("nvext")
     control = extension.get("cache_control") if isinstance(extension, Mapping) else None
     if not isinstance(control, Mapping) or control.get("type") != "ephemeral":
@@ -285,7 +285,7 @@ def _or_one(value: float | None) -> float:
 
 
 def _sampling(body: Mapping[str, Any]) -> None:
-    """Refuse what vLLM's sampling parameters refuse, as far as requests are likely to have it."""
+    """Refuse what vLLM's sampling parameters refuse, for the parameters that requests are likely to have."""
     temperature, top_p = number(body, "temperature"), number(body, "top_p")
     if temperature is not None and temperature < 0:
         raise unfit(f"temperature must be non-negative, got {temperature}.", "temperature", temperature)

@@ -1,8 +1,8 @@
-"""One replica, driven by instants: requests in, one call for each output token out. Knows no clock and does no I/O.
+"""Drives one replica by instants: requests in, one call for each output token out. Has no clock and does no I/O.
 
-A batch of decodes is held over many steps in closed form, but a stream owes its client a token at the end of each. So
+A batch of decodes is held over many steps in closed form, but a stream sends its client a token at the end of each. So
 the driver is due at every step boundary of the decode lane: one boundary for all members of the batch, whatever their
-number, and nothing is looked up per request but whom to tell.
+number, and nothing is looked up per request but its listener.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Watcher = Callable[[int, int], None]
 
 
 class Listener(Protocol):
-    """Who is told what becomes of one request. made: how many tokens it was told of."""
+    """Receives the events of one request. made: how many tokens were delivered to it."""
 
     made: int
 
@@ -39,11 +39,11 @@ class Listener(Protocol):
 
 
 class Driver:
-    """Drives one replica; instants are picoseconds and never go back.
+    """Drives one replica; instants are picoseconds and never decrease.
 
     next_at: when `advance` has something to do next.  preemptions: how many there were.
-    watch: told of each decode step the picoseconds since the step before and how many requests made a token in it.
-    left: told of each sequence when it is done or aborted.
+    watch: called at each decode step with the picoseconds since the step before and the number of requests in it.
+    left: called with each sequence when it is done or aborted.
     """
 
     __slots__ = (
@@ -68,7 +68,7 @@ class Driver:
         self.listeners: dict[int, Listener] = {}
         self._again: dict[int, tuple[Sequence, int]] = {}  # preempted, when, and not decoding again yet
         self._queued: deque[Sequence] = deque()  # in order of arrival, which is the order of admission
-        self._aborts: list[int] = []  # of requests whose listeners gave up while they were told
+        self._aborts: list[int] = []  # of requests whose listeners gave up during a callback
         self._busy = False
         self._stepped_at = -1
         self._last_at = now
@@ -85,7 +85,7 @@ class Driver:
         self._plan()
 
     def abort(self, request: int, now: int) -> None:
-        """Drop a request and tell its listener nothing more; its blocks are free at the next step boundary."""
+        """Drop a request; its listener gets no more calls, and its blocks are free at the next step boundary."""
         if self.listeners.pop(request, None) is None:
             return
         if self._busy:
@@ -96,20 +96,20 @@ class Driver:
         self._plan()
 
     def advance(self, now: int) -> None:
-        """Let everything happen that is due by `now`."""
+        """Handle everything that is due by `now`."""
         while self.next_at <= now:
             self._step(self.next_at)
         if now > self.now:
             self.now = now
 
     def look_again(self, now: int) -> None:
-        """What the batch under way costs has changed: compose anew at the next step boundary."""
+        """The cost of the running batch has changed: compose anew at the next step boundary."""
         now = self._reach(now)
         self.replica.look_again(now, now == self._stepped_at)
         self._plan()
 
     def _reach(self, now: int) -> int:
-        """Let happen what comes before `now`; the instant that it is then."""
+        """Handle what is due before `now`; returns the current instant."""
         if now <= self.now:
             return self.now
         self.advance(now - 1)
@@ -153,7 +153,7 @@ class Driver:
                 listener.token(at)
 
     def _admit(self, at: int) -> None:
-        """Tell who has left the queue (first come, first served)."""
+        """Notify the listeners of requests that have left the queue (first come, first served)."""
         queued = self._queued
         while queued and (queued[0].lane >= 0 or queued[0].phase == Phase.ENDED):
             listener = self.listeners.get(queued.popleft().id)
@@ -176,7 +176,7 @@ class Driver:
             self._leave(sequence)
 
     def _catch_up(self, request: int, at: int) -> int:
-        """Tell the token that a preempted request made when its KV was computed again, of which no outcome tells.
+        """Deliver the token that a preempted request made when its KV was computed again, which no outcome contains.
 
         Returns when its last token was made, `at` if it was not preempted.
         """

@@ -1,4 +1,4 @@
-"""An emulated engine on a port: started, stopped, and struck by faults."""
+"""An emulated engine on a port: starts, stops, and injects faults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from poise.live.http.connection import Connection
 from poise.live.http.limits import Limits
 
 _LIMITS: Final = Limits(body_bytes=1 << 28, idle_s=5.0)
-"""vLLM's server: no bound on bodies worth the name, and idle connections are closed after five seconds."""
+"""Limits of vLLM's server: bodies practically unbounded, idle connections closed after five seconds."""
 
 
 class Emulated:
@@ -26,9 +26,9 @@ class Emulated:
         async with Emulated(Options(port=0, faults=True), Policies()) as engine:
             … engine.url …
 
-    policies: those that an engine asks, but for the cache; `poise.policies.Policies` has vLLM's by default. Each start
+    policies: those that the engine uses, but for the cache; `poise.policies.Policies` has vLLM's by default. Each start
     of the engine gets copies of its own.
-    port: where it listens, once started.  faults: those in force.
+    port: where it listens, once started.  faults: the active ones.
     """
 
     def __init__(self, options: Options, policies: Bundle) -> None:
@@ -42,26 +42,26 @@ class Emulated:
 
     @property
     def url(self) -> str:
-        """Where clients find it."""
+        """The URL for clients."""
         return f"http://{self.plan.options.host}:{self.port}"
 
     @property
     def replica(self) -> Replica:
-        """The replica at work."""
+        """The running replica."""
         return self.core.replica
 
     @property
     def kv_endpoint(self) -> str:
-        """Where its KV events are published, "" if they are not."""
+        """The endpoint of its KV events, "" if they are not published."""
         return self.core.publisher.endpoint if self.core.publisher is not None else ""
 
     @property
     def replay_endpoint(self) -> str:
-        """Where missed KV events can be asked for, "" if they cannot."""
+        """The endpoint for replays of missed KV events, "" if there is none."""
         return self.core.publisher.replay_endpoint if self.core.publisher is not None else ""
 
     async def start(self) -> None:
-        """Come up with an empty cache, and listen."""
+        """Start with an empty cache, and listen."""
         self.core = Core(self.plan, self._policies)
         self.service = Service(self)
         self.server = Server(self.service, _LIMITS)
@@ -72,7 +72,7 @@ class Emulated:
             raise
 
     async def stop(self, grace_s: float = 0.0) -> None:
-        """Stop listening, let answers under way end for `grace_s`, and go."""
+        """Stop listening, let running answers end for `grace_s`, and close."""
         await self.settled()
         for timer in self._ends.values():
             timer.cancel()
@@ -97,7 +97,7 @@ class Emulated:
     # Faults ----------------------------------------------------------------------------------------------------------
 
     def fault(self, kind: str, **given: Any) -> None:
-        """Ask for a fault (`fault.Fault`), as `POST /fault` does; a crash is complete once `settled`."""
+        """Inject a fault (`fault.Fault`), as `POST /fault` does; a crash is complete once `settled`."""
         self.begin(Fault(kind, **given))
 
     async def settled(self) -> None:
@@ -106,7 +106,7 @@ class Emulated:
             await self._changes
 
     def begin(self, fault: Fault) -> None:
-        """A fault sets in, and ends by itself if it has a time."""
+        """Start a fault, and end it after its time, if it has one."""
         self._end(fault.kind)
         self.faults.begin(fault)
         match fault.kind:
@@ -124,7 +124,7 @@ class Emulated:
             self._ends[fault.kind] = loop.call_later(fault.for_s, self._end, fault.kind)
 
     def clear(self) -> None:
-        """All faults are over."""
+        """End all faults."""
         for kind in list(self.faults.active):
             self._end(kind)
 
@@ -146,7 +146,7 @@ class Emulated:
                 self._change(self._revive())
 
     def _change(self, step: Any) -> None:
-        """Do what takes awaiting, one after the other."""
+        """Run the asynchronous parts one after the other."""
         before = self._changes
 
         async def change() -> None:
@@ -161,7 +161,7 @@ class Emulated:
         await self.server.drain(0)
 
     async def _revive(self) -> None:
-        """Come up again as after a start: what was in force before a crash is not any more."""
+        """Restart after a crash: faults from before it are no longer active."""
         for kind in list(self.faults.active):
             timer = self._ends.pop(kind, None)
             if timer is not None:

@@ -1,6 +1,6 @@
-"""One emulated engine: requests into its replica, tokens out to answers, faults upon both.
+"""One emulated engine: takes requests into its replica, sends tokens to answers, applies faults to both.
 
-A crash ends a `Core` and all that it knows; what outlives it is the engine's `Plan`, its policies and its port.
+A crash ends a `Core` and all its state; the engine's `Plan`, its policies and its port outlive it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from poise.live.emulator.reply import Outlet, Reply
 from poise.live.requests.names import Begun
 
 SESSIONS: Final = 100_000
-"""Sessions of which is known when they began."""
+"""Most sessions whose start is remembered."""
 
 
 class Core:
-    """What lives from one start of the engine to its end: replica, driver, time, metrics and events."""
+    """The state from one start of the engine to its end: replica, driver, time, metrics and events."""
 
     def __init__(self, plan: Plan, policies: Bundle) -> None:
         options = plan.options
@@ -65,7 +65,7 @@ class Core:
     def take(
         self, kind: Callable[..., Reply], ask: EngineRequest, exchange: Outlet, name: str, session: bytes | None = None
     ) -> Reply:
-        """Put a request into the queue, its answer to be made by `kind`; session: its name, None for none."""
+        """Queue a request, its answer to be made by `kind`; session: its name, None for none."""
         now = self.pace.now()
         ids = ask.ids
         number = -1 if session is None else xxh3_64_intdigest(session)
@@ -86,12 +86,12 @@ class Core:
         return reply
 
     def run(self, reply: Reply) -> None:
-        """Let a request that was taken begin."""
+        """Start a queued request."""
         self.driver.add(reply.sequence, reply, reply.arrived_at)
         self._after()
 
     def drop(self, reply: Reply) -> None:
-        """The client has left."""
+        """The client has disconnected."""
         self.driver.abort(reply.sequence.id, self.pace.now())
         self._after()
 
@@ -104,7 +104,7 @@ class Core:
         self._after()
 
     def reset_cache(self) -> bool:
-        """Forget all cached prefixes; False, and nothing is done, while requests hold blocks (vLLM's rule)."""
+        """Drop all cached prefixes; False, and no change, while requests hold blocks (vLLM's rule)."""
         self.driver.advance(self.pace.now())
         pool = self.replica.pool
         if self.replica.running:
@@ -116,7 +116,7 @@ class Core:
         return True
 
     async def stop(self) -> None:
-        """The end: nothing more is computed or published."""
+        """Stop: nothing more is computed or published."""
         self.pace.stop()
         self.driver.listeners.clear()
         if self.publisher is not None:

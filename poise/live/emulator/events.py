@@ -1,7 +1,7 @@
-"""KV-cache events as vLLM words them, made from what enters and leaves a replica's prefix cache.
+"""KV-cache events in vLLM's format, made from what enters and leaves a replica's prefix cache.
 
-The replica tells ids of extents; here an extent is one block and its id the hash of the chain up to it. So the parent
-and the tokens of each block are remembered from the request that brings it until neither a request nor the cache needs
+The replica reports ids of extents; here an extent is one block and its id the hash of the chain up to it. So the parent
+and the tokens of each block are kept from the request that brings it until neither a request nor the cache needs
 them. Wire format: vLLM `distributed/kv_events.py`, as seen from vLLM 0.32: `[ts, [event, …], rank]`, an event being a
 tagged map.
 """
@@ -17,7 +17,7 @@ _LIVES, _PARENT, _TOKENS, _EXTRA, _LORA = range(5)
 
 
 class BlockStored(msgspec.Struct, tag=True):
-    """Blocks that can be found from now on, each the parent of the next."""
+    """Blocks added to the cache, each the parent of the next."""
 
     block_hashes: list[int]
     parent_block_hash: int | None
@@ -32,7 +32,7 @@ class BlockStored(msgspec.Struct, tag=True):
 
 
 class BlockRemoved(msgspec.Struct, tag=True):
-    """Blocks that can be found no longer."""
+    """Blocks removed from the cache."""
 
     block_hashes: list[int]
     medium: str | None = "GPU"
@@ -47,7 +47,7 @@ Event = BlockStored | BlockRemoved | AllBlocksCleared
 
 
 class Batch(msgspec.Struct, array_like=True):
-    """What befell the cache in one step. ts: seconds since 1970."""
+    """The cache events of one step. ts: seconds since 1970."""
 
     ts: float
     events: list[Event]
@@ -66,7 +66,7 @@ class Ledger:
         self._blocks: dict[int, list[object]] = {}  # by hash: how many need it, parent, tokens, salt, adapter
 
     def bring(self, ids: tuple[int, ...], tokens: array[int], salt: str = "", lora: str | None = None) -> None:
-        """A request comes whose blocks may enter the cache; its salt goes with the first one, its adapter with all."""
+        """A request arrives whose blocks may enter the cache; its salt goes with the first, its adapter with all."""
         block, blocks = self.block, self._blocks
         parent: int | None = None
         for place, each in enumerate(ids):
@@ -79,7 +79,7 @@ class Ledger:
             parent = each
 
     def release(self, ids: tuple[int, ...]) -> None:
-        """A request that brought these blocks is gone."""
+        """A request with these blocks has ended."""
         for each in ids:
             self._let_go(each)
 
@@ -92,7 +92,7 @@ class Ledger:
             self._let_go(block)
 
     def clear(self) -> None:
-        """Everything has left the cache: say so once, instead of what was said of single blocks."""
+        """The cache was cleared: one event, in place of those of single blocks."""
         self.events = [AllBlocksCleared()]
 
     def take(self) -> list[Event]:
@@ -142,7 +142,7 @@ END = (-1).to_bytes(8, "big", signed=True)
 class Stream:
     """Numbers batches, packs them, and keeps the last `keep` of them for subscribers that missed some.
 
-    sent: how many there were.
+    sent: the number of batches so far.
     """
 
     def __init__(self, topic: str = "", keep: int = 10_000, rank: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Faults that an engine can be asked for: what they are, and which of them a request meets. No I/O, no clock."""
+"""Faults that can be injected into an engine, and which of them applies to a request. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ KINDS: Final = {
     "reject": "requests are answered with `status` and an error",
     "half_open": "requests are accepted and never answered",
 }
-"""What may be asked for."""
+"""The kinds of faults."""
 
 FORMS: Final = {
-    "sse": "an event that is no JSON (without streaming: a body that is none)",
-    "chunk": "a chunk whose length is no number",
+    "sse": "an event that is not valid JSON (without streaming: such a body)",
+    "chunk": "a chunk whose length is not a number",
     "http": "bytes that are no HTTP",
 }
-"""Kinds of nonsense."""
+"""Kinds of malformed answers."""
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One fault. for_s: real seconds, None until it is cleared.  count: requests that meet it, None for all."""
+    """One fault. for_s: real seconds, None until it is cleared.  count: requests that get it, None for all."""
 
     kind: str
     for_s: float | None = None
@@ -57,7 +57,7 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def read_fault(body: bytes) -> Fault:
-    """The fault that a body describes; UserError says what is wrong."""
+    """The fault that a body describes; UserError where it is not valid."""
     try:
         return msgspec.json.decode(body, type=Fault)
     except msgspec.DecodeError as error:
@@ -65,7 +65,7 @@ def read_fault(body: bytes) -> Fault:
 
 
 class Faults:
-    """The faults in force, one of a kind, and how many more requests each will meet."""
+    """The active faults, at most one of a kind, and how many more requests each applies to."""
 
     def __init__(self) -> None:
         self.active: dict[str, Fault] = {}
@@ -75,19 +75,19 @@ class Faults:
         return kind in self.active
 
     def begin(self, fault: Fault) -> None:
-        """A fault sets in, in place of one of its kind."""
+        """Start a fault, in place of one of its kind."""
         self.active[fault.kind] = fault
         self._left.pop(fault.kind, None)
         if fault.count is not None:
             self._left[fault.kind] = fault.count
 
     def end(self, kind: str) -> Fault | None:
-        """A fault is over; which one it was."""
+        """End a fault; returns which one it was."""
         self._left.pop(kind, None)
         return self.active.pop(kind, None)
 
     def meet(self, kind: str) -> Fault | None:
-        """The fault of a kind that the next request meets."""
+        """The fault of a kind that applies to the next request."""
         fault = self.active.get(kind)
         if kind in self._left:
             self._left[kind] -= 1

@@ -1,4 +1,4 @@
-"""Prometheus' histograms and its text format, just what `/metrics` needs."""
+"""Prometheus histograms and text format, as far as `/metrics` needs them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, value: float, times: int = 1) -> None:
-        """Count a value, as if it had come `times` times."""
+        """Count a value `times` times."""
         self._counts[bisect_left(self.bounds, value)] += times
         self.count += times
         self.total += value * times
@@ -44,7 +44,7 @@ def header(name: str, kind: str, told: str) -> Iterator[str]:
 
 
 def labelled(labels: Mapping[str, object]) -> str:
-    """Labels as they stand between braces, values escaped."""
+    """Labels as written between braces, values escaped."""
     return ",".join(f'{name}="{_escaped(str(value))}"' for name, value in labels.items())
 
 

@@ -1,7 +1,7 @@
-"""What makes two prompts share KV blocks: a chain of hashes over whole blocks of token ids, as in vLLM.
+"""Block identity for prefix caching: a chain of hashes over whole blocks of token ids, as in vLLM.
 
 A block's hash covers its tokens and the hash before it, so it names the whole prefix. Each block is an extent of its
-own (`RequestView.ids`, `ends`). An emulated output is known beforehand, and the chain runs on through it: that is how
+own (`RequestView.ids`, `ends`). An emulated output is known beforehand, and the chain continues through it: that is how
 the next turn of a conversation finds the blocks of the last answer.
 """
 
@@ -42,12 +42,12 @@ def ends(blocks: int, block: int) -> tuple[int, ...]:
 
 
 class KeepOutputs(Cache):
-    """Cache the blocks of an output, under the ids that its request brought, when the request ends; pin what was asked.
+    """Caches the blocks of an output, under the ids from its request, when the request ends; pins them on request.
 
-    vLLM does so whenever a decode fills a block; between steps of a held batch nobody looks, so the end is early enough
-    for all but prompts that repeat an answer still being made. This is mechanism in the place of a policy: it is asked
-    at the one moment when the output is complete and its blocks are still there.
-    asked: the picoseconds for which the KV of requests shall stay, by id, of those that ask for it.
+    vLLM does so whenever a decode fills a block; between steps of a held batch there is no lookup, so the end is early
+    enough for all but prompts that repeat an answer still being made. This is mechanism in the place of a policy: it is
+    called at the one moment when the output is complete and its blocks are still there.
+    asked: picoseconds for which the KV of requests shall stay, by id, of those with a retention hint.
     """
 
     def __init__(self) -> None:
@@ -55,11 +55,11 @@ class KeepOutputs(Cache):
         self.asked: dict[int, int] = {}
 
     def gives_way(self, request: RequestView) -> int:
-        """The session that began last first, so that pins never keep the oldest from going on."""
+        """The session that began last first, so that pins never block the oldest."""
         return -request.begun_at
 
     def cache(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
-        """Pin it for as long as it was asked."""
+        """Pin the request's blocks for the hinted time."""
         replica = self.replica
         if replica is not None and request.ids:
             pool = replica.pool

@@ -1,4 +1,4 @@
-"""`poise engine`: one emulated engine until it is told to stop."""
+"""`poise engine`: one emulated engine until SIGINT or SIGTERM."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from poise.live.emulator.options import Options
 from poise.live.http import loop
 
 GRACE_S = 5.0
-"""Seconds that answers under way have left after SIGTERM."""
+"""Seconds that running answers have left after SIGTERM."""
 
 
 def run(options: Options, policies: Bundle) -> int:
-    """Serve until SIGINT or SIGTERM, then drain; the exit code. UserError for options that cannot be."""
+    """Serve until SIGINT or SIGTERM, then drain; returns the exit code. UserError for options that contradict."""
     engine = Emulated(options, policies)
     loop.run(_serve(engine))
     return 0
@@ -41,7 +41,7 @@ async def _serve(engine: Emulated) -> None:
 
 
 def _story(engine: Emulated) -> str:
-    """One line: what runs where."""
+    """The line printed at the start: model, device and URL."""
     plan = engine.plan
     options = plan.options
     parts = [

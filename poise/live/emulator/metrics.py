@@ -35,7 +35,7 @@ def _one_two_five(most: int) -> list[int]:
 
 
 class Metrics:
-    """What has happened in one engine.
+    """Counts of one engine.
 
     model: the name in labels.  speed: engine seconds per second of the clients.
     block, blocks: tokens of a KV block, and how many there are.  context: tokens of the longest request.
@@ -79,7 +79,7 @@ class Metrics:
         self.answers = Histogram(sizes)
 
     def step(self, gap: int, tokens: int) -> None:
-        """So many requests made a further token, `gap` picoseconds after the one before."""
+        """A number of requests made a further token, `gap` picoseconds after the one before."""
         self.tokens += tokens
         self.between.observe(gap / self._per_second, tokens)
 
@@ -117,14 +117,14 @@ class Metrics:
         yield from self._awake()
         yield from self._counts(driver)
         yield from self._success()
-        for name, told, histogram in self._histograms():
-            yield from header(f"vllm:{name}", "histogram", told)
+        for name, text, histogram in self._histograms():
+            yield from header(f"vllm:{name}", "histogram", text)
             yield from histogram.samples(f"vllm:{name}", self._labels)
         yield from header("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig")
         yield f"vllm:cache_config_info{{{self._info}}} 1.0"
 
-    def _gauge(self, name: str, told: str, value: float) -> Iterator[str]:
-        yield from header(f"vllm:{name}", "gauge", told)
+    def _gauge(self, name: str, text: str, value: float) -> Iterator[str]:
+        yield from header(f"vllm:{name}", "gauge", text)
         yield f"vllm:{name}{{{self._labels}}} {float(value)}"
 
     def _reasons(self, waiting: int) -> Iterator[str]:
@@ -140,7 +140,7 @@ class Metrics:
             yield f'{name}{{{self._labels},sleep_state="{state}"}} {float(value)}'
 
     def _counts(self, driver: Driver) -> Iterator[str]:
-        for name, told, value in (
+        for name, text, value in (
             ("prefix_cache_queries", "Prefix cache queries, in terms of number of queried tokens.", self.prompt_tokens),
             ("prefix_cache_hits", "Prefix cache hits, in terms of number of cached tokens.", self.cached_tokens),
             (
@@ -154,7 +154,7 @@ class Metrics:
             ("prompt_tokens_cached", "Number of prompt tokens found in the cache.", self.cached_tokens),
             ("generation_tokens", "Number of generation tokens processed.", self.tokens),
         ):
-            yield from header(f"vllm:{name}_total", "counter", told)
+            yield from header(f"vllm:{name}_total", "counter", text)
             yield f"vllm:{name}_total{{{self._labels}}} {float(value)}"
 
     def _success(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What faults do to one answer: break it, or put nonsense in its place."""
+"""Applies a fault to one answer: breaks its connection, or sends malformed bytes in its place."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HEAD: Final = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-e
 
 
 def arm(reply: Reply, exchange: Exchange, core: Core, faults: Faults) -> None:
-    """Let the answer meet the faults that are due to it."""
+    """Give the answer the faults that apply to it."""
     cut = faults.meet("cut")
     garbage = faults.meet("garbage")
     if cut is not None:
@@ -30,7 +30,7 @@ def arm(reply: Reply, exchange: Exchange, core: Core, faults: Faults) -> None:
 
 
 def _cut(reply: Reply, exchange: Exchange, core: Core) -> bool:
-    """Break the connection, as an engine that dies does."""
+    """Break the connection, as a crashing engine does."""
     exchange.gone = None
     core.drop(reply)
     exchange.cut()
@@ -38,7 +38,7 @@ def _cut(reply: Reply, exchange: Exchange, core: Core) -> bool:
 
 
 def _spoil(fault: Fault, reply: Reply, exchange: Exchange, core: Core) -> bool:
-    """Send nonsense; a stream goes on behind an event that is none."""
+    """Send malformed bytes; a stream continues after one malformed event."""
     if fault.form == "sse" and exchange.started:
         exchange.write(NO_EVENT)
         return True
@@ -55,7 +55,7 @@ def _spoil(fault: Fault, reply: Reply, exchange: Exchange, core: Core) -> bool:
 
 
 def _raw(exchange: Exchange, data: bytes) -> None:
-    """Bytes past the framing, which no honest handler sends."""
+    """Bytes past the framing, which a correct handler never sends."""
     line = exchange._line
     if line is not None:
         line.write(data)

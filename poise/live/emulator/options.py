@@ -1,4 +1,4 @@
-"""What an emulated engine is started with, in vLLM's words, and the replica that follows from it."""
+"""Options of an emulated engine, named as vLLM names them, and the replica built from them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Options:
     num_gpu_blocks_override: KV blocks, 0 to derive them from the device's memory.  max_model_len: 0 for the model's.
     kv_events_config: vLLM's JSON; None for no events.  api_key: keys of which a request must bring one; () for none.
     speed: how many times faster than real everything goes.  seed: of texts and output lengths.
-    faults: whether `/fault` may be asked for faults.
+    faults: whether `/fault` accepts faults.
     """
 
     model: str = "llama-3.1-8b"
@@ -64,7 +64,7 @@ class Options:
             if getattr(self, name) < 0:
                 raise UserError(f"{_flag(name)} {getattr(self, name)} must not be negative; 0 derives it")
         if not 0 <= self.port < 1 << 16:
-            raise UserError(f"--port {self.port} is no port; give 1 to 65535, or 0 for a free one")
+            raise UserError(f"--port {self.port} is not a port; give 1 to 65535, or 0 for a free one")
         if not self.speed > 0:
             raise UserError(f"--speed {self.speed:g} must be above 0; 10 is ten times faster than real")
         if not 0 < self.gpu_memory_utilization <= 1:
@@ -82,9 +82,9 @@ def _flag(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the options come to: how the pool is laid out, what its steps cost, and the limits that requests meet.
+    """What follows from the options: how the pool is laid out, what its steps cost, and the limits for requests.
 
-    name: of the model in answers.  names: by which requests may ask for it.
+    name: of the model in answers.  names: that requests may use for it.
     context: the most tokens of prompt and output together.
     """
 

@@ -1,4 +1,4 @@
-"""An engine's own time: the real clock times a speed, which can stand still, and one timer for what is due next."""
+"""An engine's own clock: the real clock times a speed, which can be stopped, and one timer for the next due instant."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from poise.live import clock
 
 
 class Pace:
-    """Calls `due(now)` when the instant given to `wake` has come; instants are picoseconds since the start.
+    """Calls `due(now)` at the instant given to `wake`; instants are picoseconds since the start.
 
     speed: engine seconds per real second.
     """
@@ -26,7 +26,7 @@ class Pace:
         self._timer: asyncio.TimerHandle | None = None
 
     def now(self) -> int:
-        """The instant that it is."""
+        """The current instant."""
         if self._frozen:
             return self._then
         return self._then + int((clock.now() - self._began_at) * self.speed)
@@ -39,20 +39,20 @@ class Pace:
         self._arm()
 
     def freeze(self) -> None:
-        """Time stands still, and nothing is due."""
+        """Stop the clock; nothing is due."""
         self._then = self.now()
         self._frozen = True
         self._cancel()
 
     def thaw(self) -> None:
-        """Time goes on from where it stood."""
+        """Restart the clock where it stopped."""
         if self._frozen:
             self._frozen = False
             self._began_at = clock.now()
             self._arm()
 
     def stop(self) -> None:
-        """Nothing is due any more."""
+        """Cancel the timer."""
         self._wake_at = NEVER
         self._cancel()
 

@@ -1,4 +1,4 @@
-"""KV events over ZMQ: a PUB socket that says what enters and leaves the cache, a ROUTER socket that says it again.
+"""KV events over ZMQ: a PUB socket for what enters and leaves the cache, a ROUTER socket for replays.
 
 The sockets and their options are vLLM's (`--kv-events-config`).
 """
@@ -22,7 +22,7 @@ class KvEvents:
     """vLLM's `KVEventsConfig`: where events go.
 
     endpoint: bound where it holds `*` or `::`, or is `ipc:` or `inproc:`; else the engine connects to it.
-    replay_endpoint: where missed batches can be asked for, the last `buffer_steps` of them.
+    replay_endpoint: for replays of missed batches, the last `buffer_steps` of them.
     hwm: batches that may wait for a slow subscriber.
     """
 

@@ -42,15 +42,15 @@ def read_json(body: bytes) -> dict[str, Any]:
 
 
 def _no_json(body: bytes) -> Refused:
-    """The refusal of a body that is no JSON, with the place and the words of Python's own reader."""
-    place, said = 0, "Expecting value"
+    """The refusal of a body that is not valid JSON, with the place and the message of Python's own reader."""
+    place, text = 0, "Expecting value"
     try:
         json.loads(body)
     except json.JSONDecodeError as error:
-        place, said = error.pos, error.msg
+        place, text = error.pos, error.msg
     except (UnicodeDecodeError, RecursionError):
         return Refused(400, "There was an error parsing the body", "Bad Request")
-    return invalid("json_invalid", (place,), "JSON decode error", {}, ctx={"error": said})
+    return invalid("json_invalid", (place,), "JSON decode error", {}, ctx={"error": text})
 
 
 def invalid(kind: str, where: tuple[str | int, ...], said: str, given: object, **more: object) -> Refused:
@@ -67,8 +67,8 @@ def _shown(given: object) -> str:
 
 def unfit(said: str, name: str, *value: object) -> Refused:
     """The refusal of a field by vLLM's own rules: the sentence ends in its name and, if that is given, its value."""
-    told = "".join(f", value={each}" for each in value)
-    return Refused(400, f"{said} (parameter={name}{told})", param=name)
+    text = "".join(f", value={each}" for each in value)
+    return Refused(400, f"{said} (parameter={name}{text})", param=name)
 
 
 def number(body: Mapping[str, Any], name: str) -> float | None:
@@ -80,8 +80,8 @@ def number(body: Mapping[str, Any], name: str) -> float | None:
         try:
             return float(value)
         except ValueError:
-            said = "Input should be a valid number, unable to parse string as a number"
-            raise invalid("float_parsing", (name,), said, value) from None
+            text = "Input should be a valid number, unable to parse string as a number"
+            raise invalid("float_parsing", (name,), text, value) from None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise invalid("float_type", (name,), "Input should be a valid number", value)
     return float(value)
@@ -96,8 +96,8 @@ def whole(body: Mapping[str, Any], name: str, least: int | None = None) -> int |
         try:
             value = int(value)
         except ValueError:
-            said = "Input should be a valid integer, unable to parse string as an integer"
-            raise invalid("int_parsing", (name,), said, value) from None
+            text = "Input should be a valid integer, unable to parse string as an integer"
+            raise invalid("int_parsing", (name,), text, value) from None
     if isinstance(value, bool) or not isinstance(value, int):
         raise invalid("int_type", (name,), "Input should be a valid integer", value)
     if least is not None and value < least:

@@ -1,4 +1,4 @@
-"""Answers in the making: each is told of its tokens by the driver and writes them to its client."""
+"""Answers: each receives its tokens from the driver and writes them to its client."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from poise.live.emulator.ask import EngineRequest
 from poise.live.emulator.tokens import WORDS
 
 NEVER_BREAKS: Final = 1 << 60
-"""More tokens than any answer has."""
+"""More tokens than any answer can have."""
 
 _STREAM: Final = [(b"content-type", b"text/event-stream; charset=utf-8")]
 _WORDS: Final = tuple(word.encode() for word in WORDS)
 
 
 class Outlet(Protocol):
-    """What an answer needs of the exchange that it is for (`wire.Exchange`)."""
+    """What an answer uses of its exchange (`http.Exchange`)."""
 
     def start(self, status: int, headers: list[tuple[bytes, bytes]], length: int | None = None) -> None:
         """Begin the answer."""
@@ -38,7 +38,7 @@ class Outlet(Protocol):
 
 
 class Account(Protocol):
-    """Who keeps count of answers (`metrics.Metrics`)."""
+    """Counts answers (`metrics.Metrics`)."""
 
     def began(self, waited: int, took: int, prompt_tokens: int, cached: int) -> None:
         """The first token is made."""
@@ -50,10 +50,10 @@ class Account(Protocol):
 
 
 class Reply:
-    """One answer: counts tokens and keeps its instants (picoseconds); whole answers and streams say it in their way.
+    """One answer: counts tokens and keeps its instants (picoseconds); subclasses write whole answers and streams.
 
-    breaks_after: tokens after which a fault strikes: `strike` is called, and says whether the answer goes on.
-    details: whether usage tells the cached tokens.
+    breaks_after: tokens after which a fault strikes: `strike` is called, and returns whether the answer continues.
+    details: whether usage has the cached tokens.
     """
 
     __slots__ = (
@@ -86,7 +86,7 @@ class Reply:
 
     @property
     def cached(self) -> int | None:
-        """Prompt tokens found in the cache, where usage tells them."""
+        """Prompt tokens found in the cache, where usage reports them."""
         return self.sequence.cached if self.details else None
 
     def begin(self) -> None:
@@ -117,7 +117,7 @@ class Reply:
         """Send token number `place`."""
 
     def close(self) -> None:
-        """Send what ends the answer."""
+        """Send the end of the answer."""
 
     def _first(self, at: int) -> None:
         self.first_at = at
@@ -127,7 +127,7 @@ class Reply:
         )
 
     def _goes_on(self) -> bool:
-        """The fault strikes, once; what it broke stays broken."""
+        """Apply the fault, once; what it broke stays broken."""
         strike, self.strike = self.strike, None
         if strike is None or not strike():
             return False
@@ -142,14 +142,14 @@ class WholeReply(Reply):
 
     def close(self) -> None:
         """Send everything."""
-        made, told = self.made, (self.ask, self.name, self.created)
+        made, head = self.made, (self.ask, self.name, self.created)
         if self.ask.kind == "chat":
-            body = shape.chat(*told, self.cached)
+            body = shape.chat(*head, self.cached)
         elif self.ask.kind == "completion":
-            body = shape.completion(*told, self.cached)
+            body = shape.completion(*head, self.cached)
         else:
             status = "completed" if self.ask.speech.stops else "incomplete"
-            body = shape.encode(shape.response(*told, made, self.cached, status))
+            body = shape.encode(shape.response(*head, made, self.cached, status))
         self.exchange.answer(200, body)
 
 
@@ -166,19 +166,19 @@ class StreamedReply(Reply):
         self.exchange.start(200, _STREAM)
 
     def say(self, place: int) -> None:
-        """Send a token; the first one comes behind the role, or behind an echo of the prompt."""
+        """Send a token; the first one follows the role, or an echo of the prompt."""
         frame, speech = self._frame, self.ask.speech
         if not place:
             self._open()
         if place == self._last:
-            self.exchange.write(frame.content(speech.word(place), self.ask.finish, self._told()))
+            self.exchange.write(frame.content(speech.word(place), self.ask.finish, self._reported_cached()))
         elif self._plain:
             self.exchange.write(frame.head + _WORDS[speech.place(place)] + frame.tail)
         else:
-            self.exchange.write(frame.content(speech.word(place), None, self._told()))
+            self.exchange.write(frame.content(speech.word(place), None, self._reported_cached()))
 
     def close(self) -> None:
-        """Send the usage, if it is wanted, and the end."""
+        """Send the usage, if it was requested, and the end."""
         if self.ask.usage:
             self.exchange.write(self._frame.total(self.made, self.cached))
         self.exchange.write(shape.DONE)
@@ -190,7 +190,7 @@ class StreamedReply(Reply):
         elif self.ask.echo:
             self.exchange.write(self._frame.content(self.ask.echo, None))
 
-    def _told(self) -> int:
+    def _reported_cached(self) -> int:
         return self.made if self.ask.continuous else 0
 
 
@@ -200,12 +200,12 @@ class Events(Reply):
     __slots__ = ("_number",)
 
     def begin(self) -> None:
-        """Send the head, and that the response is there."""
+        """Send the head and the event that the response is created."""
         self._number = 0
         self.exchange.start(200, _STREAM)
-        said = shape.response(self.ask, self.name, self.created, 0, None, "in_progress")
-        self._send("response.created", response=said)
-        self._send("response.in_progress", response=said)
+        response = shape.response(self.ask, self.name, self.created, 0, None, "in_progress")
+        self._send("response.created", response=response)
+        self._send("response.in_progress", response=response)
 
     def say(self, place: int) -> None:
         """Send a token."""
@@ -215,13 +215,13 @@ class Events(Reply):
         self._of_part("response.output_text.delta", delta=self.ask.speech.word(place), logprobs=[])
 
     def close(self) -> None:
-        """Send that text, part, message and response are complete."""
+        """Send the events that text, part, message and response are complete."""
         text, status = self.ask.speech.text(), "completed" if self.ask.speech.stops else "incomplete"
         self._of_part("response.output_text.done", text=text, logprobs=[])
         self._of_part("response.content_part.done", part=shape.part(text))
         self._send("response.output_item.done", output_index=0, item=shape.message(self.name, text, "completed"))
-        said = shape.response(self.ask, self.name, self.created, self.made, self.cached, status)
-        self._send("response.completed", response=said)  # also where its status is another one, as in vLLM
+        response = shape.response(self.ask, self.name, self.created, self.made, self.cached, status)
+        self._send("response.completed", response=response)  # also where its status is another one, as in vLLM
         self.exchange.end()
 
     def _of_part(self, kind: str, **said: Any) -> None:

@@ -1,4 +1,4 @@
-"""The HTTP face of an emulated engine: vLLM's paths, statuses and bodies."""
+"""The HTTP API of an emulated engine: vLLM's paths, statuses and bodies."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from poise.live.http import Exchange
 OUTPUT: Final = b"x-emulated-output-tokens"
 """A header that fixes how many tokens an answer has."""
 SESSION: Final = b"x-session-id"
-"""A header that names the conversation, as the gateway reads it too: KV that is kept for one goes when it is back."""
+"""A header that names the conversation, as the gateway reads it too: its pinned KV is released when it returns."""
 KEPT: Final = 10_000
-"""Responses that are known by their ids."""
+"""Most responses found by their ids."""
 
 
 class Engine(Protocol):
-    """The engine behind the face."""
+    """The engine behind the API."""
 
     plan: Plan
     core: Core
@@ -50,7 +50,7 @@ class Engine(Protocol):
 class Service:
     """Answers requests; one object for each start of the engine.
 
-    load: inference requests under way.  parked: requests that came while the engine stood still.
+    load: running inference requests.  parked: requests that arrived during a stall.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -92,7 +92,7 @@ class Service:
             self._paths["/fault"] = {"GET": self._faults, "POST": self._fault, "DELETE": self._no_fault}
 
     def __call__(self, exchange: Exchange) -> None:
-        """Answer one request, now or in time."""
+        """Answer one request, now or later."""
         faults = self.engine.faults
         if exchange.path != "/fault" or not self.plan.options.faults:
             if "stall" in faults:
@@ -109,7 +109,7 @@ class Service:
             exchange.answer(refused.status, refused.body())
 
     def unpark(self) -> None:
-        """The engine moves again."""
+        """End a stall."""
         parked, self.parked = self.parked, []
         for exchange in parked:
             exchange.gone = None
@@ -128,7 +128,7 @@ class Service:
             methods[exchange.method](exchange)
 
     def _knows(self, exchange: Exchange) -> bool:
-        """Whether the request brings one of the keys."""
+        """Whether the request has one of the keys."""
         scheme, _, key = (exchange.header(b"authorization") or b"").partition(b" ")
         known = False
         for each in self._keys:  # all of them, in constant time
@@ -166,7 +166,7 @@ class Service:
         core.run(reply)
 
     def _keep(self, response: str) -> None:
-        """Know a response, and the last so many before it, when another goes on from it."""
+        """Remember a response, and the last ones before it, when another continues from it."""
         self._responses[response] = None
         if len(self._responses) > KEPT:
             del self._responses[next(iter(self._responses))]
@@ -208,8 +208,8 @@ class Service:
 
     def _tokenize(self, exchange: Exchange) -> None:
         tokens = self.reader.tokens(read_json(exchange.body)).tolist()
-        said = {"count": len(tokens), "max_model_len": self.plan.context, "tokens": tokens, "token_strs": None}
-        exchange.answer(200, shape.encode(said))
+        fields = {"count": len(tokens), "max_model_len": self.plan.context, "tokens": tokens, "token_strs": None}
+        exchange.answer(200, shape.encode(fields))
 
     def _detokenize(self, exchange: Exchange) -> None:
         tokens = read_json(exchange.body).get("tokens")
@@ -260,7 +260,7 @@ def _name(ask: EngineRequest, exchange: Exchange, body: Mapping[str, Any]) -> st
 
 
 def _output(exchange: Exchange) -> int:
-    """Tokens that the header asks for, 0 without it."""
+    """The number of tokens in the header, 0 without it."""
     said = exchange.header(OUTPUT)
     if said is None:
         return 0

@@ -12,10 +12,10 @@ DONE: Final = b"data: [DONE]\n\n"
 """The event that ends a stream."""
 
 PREFIXES: Final = {"chat": "chatcmpl-", "completion": "cmpl-", "response": "resp_", "embedding": "embd-"}
-"""What ids of answers begin with."""
+"""Prefixes of answers' ids."""
 
 FINGERPRINT: Final = "vllm-0.32.0-emulated"
-"""In place of the version and build of a real one."""
+"""In place of the version and build of a real engine."""
 
 encode = msgspec.json.encode
 
@@ -29,13 +29,13 @@ def event(said: dict[str, Any]) -> bytes:
 
 
 def usage(ask: EngineRequest, made: int, cached: int | None) -> dict[str, Any]:
-    """Tokens of prompt and answer. cached: of the prompt, found in the cache; None where this is not to be told."""
-    told: dict[str, Any] = _tokens(ask, made) | {"prompt_tokens_details": None, "completion_tokens_details": None}
+    """Tokens of prompt and answer. cached: of the prompt, found in the cache; None where it is not reported."""
+    fields: dict[str, Any] = _tokens(ask, made) | {"prompt_tokens_details": None, "completion_tokens_details": None}
     if cached is not None:
         created = max(0, ask.whole - cached) if ask.kind == "chat" else None
         details = {"cached_tokens": cached, "created_cache_tokens": created, "multimodal_tokens": None}
-        told["prompt_tokens_details"] = details
-    return told
+        fields["prompt_tokens_details"] = details
+    return fields
 
 
 def _tokens(ask: EngineRequest, made: int) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def _tokens(ask: EngineRequest, made: int) -> dict[str, Any]:
 
 
 class Frame:
-    """What all chunks of one stream share, made once: a chunk is then a join of three byte strings."""
+    """The common parts of all chunks of one stream, made once: a chunk is then a join of three byte strings."""
 
     __slots__ = ("_common", "ask", "head", "tail")
 
@@ -59,13 +59,13 @@ class Frame:
     def role(self) -> bytes:
         """The first chunk of a chat."""
         choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
-        said = {**self._common, "choices": [choice]}
+        fields = {**self._common, "choices": [choice]}
         if self.ask.continuous:
-            said["usage"] = self._so_far(0)
-        return event(said | {"prompt_token_ids": None, "prompt_text": None})
+            fields["usage"] = self._so_far(0)
+        return event(fields | {"prompt_token_ids": None, "prompt_text": None})
 
     def content(self, text: str, finish: str | None, made: int = 0) -> bytes:
-        """A chunk with a piece of text, the last one if it says why it is. made: tokens so far, if they are told."""
+        """A chunk with a piece of text; the last one has a finish reason. made: tokens so far, if they are reported."""
         choice: dict[str, Any]
         if self.ask.kind == "chat":
             choice = {"index": 0, "delta": {"content": text}, "logprobs": None, "finish_reason": finish}
@@ -75,15 +75,15 @@ class Frame:
         else:
             choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": finish}
             choice |= {"stop_reason": None, "prompt_token_ids": None, "token_ids": None}
-        said = {**self._common, "choices": [choice]}
+        fields = {**self._common, "choices": [choice]}
         if made:
-            said["usage"] = self._so_far(made)
+            fields["usage"] = self._so_far(made)
         if finish is not None and not self.ask.usage:
-            said["system_fingerprint"] = FINGERPRINT
-        return event(said)
+            fields["system_fingerprint"] = FINGERPRINT
+        return event(fields)
 
     def total(self, made: int, cached: int | None) -> bytes:
-        """The chunk that tells the tokens."""
+        """The chunk with the token counts."""
         told = _tokens(self.ask, made)
         if cached is not None:
             told["prompt_tokens_details"] = {"cached_tokens": cached}
@@ -102,10 +102,10 @@ def chat(ask: EngineRequest, name: str, created: int, cached: int | None) -> byt
     message |= {"function_call": None, "reasoning": None}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": ask.finish, "stop_reason": None}
     choice |= {"token_ids": None, "routed_experts": None}
-    said = {"id": name, "object": "chat.completion", "created": created, "model": ask.model, "choices": [choice]}
-    said |= {"service_tier": None, "system_fingerprint": FINGERPRINT, "usage": usage(ask, ask.speech.tokens, cached)}
-    said |= {"prompt_logprobs": None, "prompt_token_ids": None, "prompt_text": None, **_TRANSFERS, "metrics": None}
-    return encode(said)
+    fields = {"id": name, "object": "chat.completion", "created": created, "model": ask.model, "choices": [choice]}
+    fields |= {"service_tier": None, "system_fingerprint": FINGERPRINT, "usage": usage(ask, ask.speech.tokens, cached)}
+    fields |= {"prompt_logprobs": None, "prompt_token_ids": None, "prompt_text": None, **_TRANSFERS, "metrics": None}
+    return encode(fields)
 
 
 def completion(ask: EngineRequest, name: str, created: int, cached: int | None) -> bytes:
@@ -113,22 +113,22 @@ def completion(ask: EngineRequest, name: str, created: int, cached: int | None) 
     choice = {"index": 0, "text": ask.echo + ask.speech.text(), "logprobs": None, "finish_reason": ask.finish}
     choice |= {"stop_reason": None, "token_ids": None, "prompt_logprobs": None, "prompt_token_ids": None}
     choice["routed_experts"] = None
-    said = {"id": name, "object": "text_completion", "created": created, "model": ask.model, "choices": [choice]}
-    said |= {"service_tier": None, "system_fingerprint": FINGERPRINT, "usage": usage(ask, ask.speech.tokens, cached)}
-    return encode(said | {**_TRANSFERS, "metrics": None})
+    fields = {"id": name, "object": "text_completion", "created": created, "model": ask.model, "choices": [choice]}
+    fields |= {"service_tier": None, "system_fingerprint": FINGERPRINT, "usage": usage(ask, ask.speech.tokens, cached)}
+    return encode(fields | {**_TRANSFERS, "metrics": None})
 
 
 def embeddings(asks: list[EngineRequest], name: str, created: int, vectors: list[Any]) -> bytes:
     """The vectors of all inputs, lists of floats or base64."""
     data = [{"index": place, "object": "embedding", "embedding": vector} for place, vector in enumerate(vectors)]
     tokens = sum(len(ask.prompt) for ask in asks)
-    told = {"prompt_tokens": tokens, "total_tokens": tokens, "completion_tokens": 0, "prompt_tokens_details": None}
-    said = {"id": name, "object": "list", "created": created, "model": asks[0].model, "data": data, "usage": told}
-    return encode(said)
+    fields = {"prompt_tokens": tokens, "total_tokens": tokens, "completion_tokens": 0, "prompt_tokens_details": None}
+    row = {"id": name, "object": "list", "created": created, "model": asks[0].model, "data": data, "usage": fields}
+    return encode(row)
 
 
 def response(ask: EngineRequest, name: str, created: int, made: int, cached: int | None, status: str) -> dict[str, Any]:
-    """The object of `/v1/responses`, at the start (`in_progress`) or at the end of its making."""
+    """The object of `/v1/responses`, at the start (`in_progress`) or at the end."""
     under_way = status == "in_progress"
     reason = {"reason": "max_output_tokens"} if status == "incomplete" else None
     return {
@@ -160,8 +160,8 @@ def _spent(ask: EngineRequest, made: int, cached: int) -> dict[str, Any]:
 
 def message(name: str, text: str, status: str) -> dict[str, Any]:
     """The one output item of a response."""
-    said: dict[str, Any] = {"id": f"msg_{name[5:]}", "content": [part(text)] if status == "completed" else []}
-    return said | {"role": "assistant", "status": status, "type": "message", "phase": None}
+    fields: dict[str, Any] = {"id": f"msg_{name[5:]}", "content": [part(text)] if status == "completed" else []}
+    return fields | {"role": "assistant", "status": status, "type": "message", "phase": None}
 
 
 def part(text: str) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def part(text: str) -> dict[str, Any]:
 
 
 def named(number: int, said: dict[str, Any]) -> bytes:
-    """One event of a streamed response; its type stands beside it too."""
+    """One event of a streamed response; its type is in the data too."""
     return b"event: %b\ndata: %b\n\n" % (said["type"].encode(), encode({**said, "sequence_number": number}))
 
 

@@ -1,4 +1,4 @@
-"""Step costs times a factor: an engine that has become slow."""
+"""An estimator wrapper that multiplies step costs by a factor: a slow engine."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from poise.cost.estimator_wrapper import scaled
 
 
 class Slow(Estimator):
-    """Another estimator's answers, `factor` times as long (1.0: unchanged).
+    """Another estimator's costs, `factor` times as long (1.0: unchanged).
 
-    Lanes remember pieces: whoever changes the factor of a replica at work calls `change`.
+    Lanes cache pieces: after changing the factor of a running replica, call `change`.
     """
 
     def __init__(self, estimator: Estimator) -> None:
@@ -27,7 +27,7 @@ class Slow(Estimator):
         return piece if self.factor == 1.0 else scaled(piece, self.factor)
 
     def kv_bytes(self, tokens: int) -> int:
-        """Bytes of KV cache, which slowness does not change."""
+        """Bytes of KV cache, which the factor does not change."""
         return self.estimator.kv_bytes(tokens)
 
     def swap(self, kv_bytes: int, runs: int = 0) -> int:

@@ -1,8 +1,8 @@
-"""A toy tokeniser: every four bytes of UTF-8 are a token, and its id is those four bytes.
+"""A toy tokenizer: every four bytes of UTF-8 are a token, and its id is those four bytes.
 
 So a token depends on its own bytes alone, equal prefixes of text have equal tokens, and ids turn back into text without
-a table. Four bytes a token is about what real tokenisers reach on English. The tail of a text that is no multiple of
-four is a token of its own; text with NUL characters does not come back exactly. Ids from 2^32 on are special.
+a table. Four bytes a token is about the ratio of real tokenizers on English. The rest of a text whose bytes are not a
+multiple of four is a token of its own; text with NUL characters is not restored exactly. Ids from 2^32 on are special.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INITIALS: Final = "bcdfghklmnprstvz"
 _VOWELS: Final = "aeio"
 
 WORDS: Final = tuple(f" {a}{b}{c}" for a in _INITIALS for b in _VOWELS for c in _INITIALS)
-"""What an emulated model says: 1,024 words of one token each."""
+"""The vocabulary of an emulated model: 1,024 words of one token each."""
 
 WORD_IDS: Final = tuple(int.from_bytes(word.encode(), "little") for word in WORDS)
 """The ids of `WORDS`."""
@@ -52,12 +52,12 @@ def decode(tokens: Iterable[int]) -> str:
 
 
 def complete(prompt: str) -> array[int]:
-    """The tokens of a prompt that is to be completed."""
+    """The tokens of a prompt for completion."""
     return array("Q", (BOS,)) + encode(prompt)
 
 
 def converse(messages: Iterable[Mapping[str, Any]], tools: object = None) -> array[int]:
-    """The tokens of a conversation, the answer's role at its end, in the manner of Llama 3's template."""
+    """The tokens of a conversation, the answer's role at its end, in the format of Llama 3's template."""
     tokens = array("Q", (BOS,))
     if tools:
         tokens += _message("tools", msgspec.json.encode(tools).decode())
@@ -91,7 +91,7 @@ def _head(role: str) -> array[int]:
 class Tokenizer:
     """The output of one request: `tokens` words, ended by itself (`stops`) or by the limit.
 
-    They are a walk through `WORDS`, start and stride drawn from `bits`; so any word of it is known at once. The token
+    They are a walk through `WORDS`, start and stride drawn from `bits`, so any word is computed directly. The token
     that ends an answer is not counted: vLLM sends it as a last, empty piece of text.
     """
 
@@ -105,7 +105,7 @@ class Tokenizer:
         self.stops = stops
 
     def place(self, token: int) -> int:
-        """Which of `WORDS` token number `token` is."""
+        """The index in `WORDS` of token number `token`."""
         return (self._start + token * self._stride) & _MASK
 
     def word(self, token: int) -> str:

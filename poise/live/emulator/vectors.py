@@ -1,4 +1,4 @@
-"""Embeddings: each input is a request that computes its prompt; the answer goes out when all are computed."""
+"""Embeddings: each input is a request that computes its prompt; the answer is sent when all are computed."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class Vector(Reply):
     vectors: Vectors
 
     def close(self) -> None:
-        """Its part is there."""
+        """Its part is computed."""
         self.vectors.one_more()
 
 
 def embedding(ask: EngineRequest) -> list[float]:
-    """A vector of length 1, drawn by the prompt's tokens."""
+    """A vector of length 1, drawn from the prompt's tokens."""
     bits = ask.speech.bits
     values = [(mix(bits + place) >> 11) * 2.0**-52 - 1 for place in range(_WIDTH)]
     length = sum(value * value for value in values) ** 0.5

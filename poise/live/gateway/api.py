@@ -34,7 +34,7 @@ NAMED: Final = 100_000
 MODELS: Final = 1_000
 """Most model names that are accepted unverified, where engines list none; further ones have no number."""
 LONG: Final = 200
-"""Letters of a name that is kept as it is."""
+"""Letters of a name that is kept unhashed."""
 ANSWERS: Final = 100_000
 """Most responses whose engine is remembered."""
 RESPONSE: Final = re.compile(rb'"id":\s*"(resp_[\w-]{1,128})"')
@@ -47,7 +47,7 @@ CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
 class Api:
     """Receives client requests.
 
-    pieces: how prompts are cut into hashed pieces.  tenants: who may send requests; None: anybody, without a tenant.
+    pieces: how prompts are cut into hashed pieces.  tenants: who may send requests; None: any client, without a tenant.
     tenant_header: the header that names the tenant where `tenants` trusts it.  ready: whether requests are accepted.
     exact: hashes prompts by their tokens, as engines' KV events do; None: by their text.
     proxied_requests: makes the proxied request for each kind of exchange.
@@ -109,12 +109,12 @@ class Api:
                 return
             if FIELD in exchange.body and self._fanned(exchange):
                 return
-            asked = reader(exchange.body)
-            if type(asked) is ParsedRequest:
-                self._arrive(exchange, asked, tenant)
+            parsed = reader(exchange.body)
+            if type(parsed) is ParsedRequest:
+                self._arrive(exchange, parsed, tenant)
             else:
-                assert isinstance(asked, BadRequest)
-                exchange.answer(asked.status, asked.json())
+                assert isinstance(parsed, BadRequest)
+                exchange.answer(parsed.status, parsed.json())
             return
         plain = self._get.get(exchange.path)
         if plain is None:
@@ -146,100 +146,100 @@ class Api:
         return found is not None
 
     def _unspelt(self, exchange: Exchange) -> Callable[[bytes], ParsedRequest | BadRequest] | None:
-        """The reader of a path that is spelt otherwise, which no engine shall see: with escapes, an origin, a query."""
+        """The reader of a path in another spelling, which no engine may get: with escapes, an origin, a query."""
         reader = READERS.get(exchange.path.encode())
         if reader is not None:
             query = exchange.query.encode("latin-1")
             exchange.target = exchange.path.encode() + (b"?" + query if query else b"")
         return reader
 
-    def _arrive(self, exchange: Exchange, asked: ParsedRequest, tenant: Tenant) -> None:
+    def _arrive(self, exchange: Exchange, parsed: ParsedRequest, tenant: Tenant) -> None:
         world = self.world
         if self._tenants is not None and self._tenants.keyed:
             exchange.headers = [each for each in exchange.headers if each[0] not in KEYS]
         if not self._ready():
             self._refuse(exchange, 503, "the gateway is going down; ask another one", ((b"connection", b"close"),))
             return
-        model, lora = self._model(asked.model)
+        model, lora = self._model(parsed.model)
         if model is None:
             known = ", ".join(sorted(self._names())[:20])
-            message = f"The model `{asked.model[:200]}` does not exist; there are: {known}"
+            message = f"The model `{parsed.model[:200]}` does not exist; there are: {known}"
             exchange.answer(404, error_body(404, "NotFoundError", message, "model"))
             return
         if len(world.control.held) >= world.settings.held > 0:
             self._refuse(exchange, 503, "too many requests wait already; try again later", ((b"retry-after", b"1"),))
             return
         least = tenant.least_priority
-        if asked.priority < least:
+        if parsed.priority < least:
             body = guarded(lambda body: replaced(body, {"priority": least}), exchange.body)
             if isinstance(body, BadRequest):
                 exchange.answer(body.status, body.json())
                 return
-            asked.priority = least
+            parsed.priority = least
             exchange.rewrite(body)
-        if self._exact is not None and self._ask_tokens(exchange, asked, model, lora, tenant):
+        if self._exact is not None and self._ask_tokens(exchange, parsed, model, lora, tenant):
             return
-        salt = asked.salt if lora < 0 else f"{asked.salt}\0{asked.model}"  # adapters share no cache
-        ids, ends = ((), ()) if self._exact else self.pieces.identity(asked.text, salt, asked.token_ids)
-        prompt = max(asked.prompt_tokens(self.pieces.bytes_per_token), ends[-1] if ends else 1)
-        self._send(exchange, asked, model, lora, tenant, Identity(prompt, ids, ends))
+        salt = parsed.salt if lora < 0 else f"{parsed.salt}\0{parsed.model}"  # adapters share no cache
+        ids, ends = ((), ()) if self._exact else self.pieces.identity(parsed.text, salt, parsed.token_ids)
+        prompt = max(parsed.prompt_tokens(self.pieces.bytes_per_token), ends[-1] if ends else 1)
+        self._send(exchange, parsed, model, lora, tenant, Identity(prompt, ids, ends))
 
-    def _ask_tokens(self, exchange: Exchange, asked: ParsedRequest, model: int, lora: int, tenant: Tenant) -> bool:
+    def _ask_tokens(self, exchange: Exchange, parsed: ParsedRequest, model: int, lora: int, tenant: Tenant) -> bool:
         """Have a thread tokenize the prompt; False if too many requests wait for that."""
         assert self._exact is not None
         left: list[bool] = []
 
         def found(identity: Identity | None) -> None:
             if not left:
-                known = identity or Identity(asked.prompt_tokens(self.pieces.bytes_per_token), (), ())
-                self._send(exchange, asked, model, lora, tenant, known)
+                known = identity or Identity(parsed.prompt_tokens(self.pieces.bytes_per_token), (), ())
+                self._send(exchange, parsed, model, lora, tenant, known)
 
         exchange.gone = lambda: left.append(True)
-        return self._exact.ask(asked.kind, exchange.body, asked.model if lora >= 0 else "", found)
+        return self._exact.ask(parsed.kind, exchange.body, parsed.model if lora >= 0 else "", found)
 
     def _send(
-        self, exchange: Exchange, asked: ParsedRequest, model: int, lora: int, tenant: Tenant, prompt: Identity
+        self, exchange: Exchange, parsed: ParsedRequest, model: int, lora: int, tenant: Tenant, prompt: Identity
     ) -> None:
-        """All that policies may know of a request is known: let them decide."""
+        """All attributes that policies may read are known: pass the request to control."""
         now = self.world.clock()
         number = self._next
         self._next = number + 1
         ttft = self._ttft(exchange, tenant)
         if prompt.prompt_tokens >= self.world.fleet.shortest:
             prompt = self._shortened(prompt, model)
-        session = self._session(exchange, asked)
+        session = self._session(exchange, parsed)
         turn, begun_at = self.programs.next(session, now)
         view = RequestView(
             number,
             now,
             prompt.prompt_tokens,
-            asked.max_tokens,
+            parsed.max_tokens,
             prompt.ids,
             prompt.ends,
             model,
             session,
             tenant.id,
             lora,
-            asked.priority + tenant.priority,
+            parsed.priority + tenant.priority,
             now + ttft if ttft else 0,
             0,
-            self._home(asked.previous) if asked.previous else -1,
+            self._home(parsed.previous) if parsed.previous else -1,
             turn=turn,
             begun_at=begun_at,
         )
-        proxied = self.proxied_requests[type(exchange)](self.world, exchange, view, asked.stream, tenant.name)
-        if asked.kind == "responses":
+        proxied = self.proxied_requests[type(exchange)](self.world, exchange, view, parsed.stream, tenant.name)
+        if parsed.kind == "responses":
             proxied.told = self._remember
         self.world.arrive(proxied)
 
-    def _session(self, exchange: Exchange, asked: ParsedRequest) -> int:
+    def _session(self, exchange: Exchange, parsed: ParsedRequest) -> int:
         """Number of the session: of the header, else of the body; long names are kept by their hash."""
         given = exchange.header(b"x-session-id")
-        name = asked.session if given is None else given.decode("latin-1")
+        name = parsed.session if given is None else given.decode("latin-1")
         return self.sessions.number(name if len(name) <= LONG else xxh3_128_hexdigest(name.encode()))
 
     def _remember(self, proxied: ProxiedRequest, data: bytes) -> None:
-        """An answer of /v1/responses begins: the engine that gives it alone can go on from it."""
+        """An answer of /v1/responses begins: only the engine that gives it can continue from it."""
         found = RESPONSE.search(data, 0, 4096)
         if found is not None and proxied.engine is not None:
             responses = self._responses
@@ -248,7 +248,7 @@ class Api:
                 responses.popitem(last=False)
 
     def _home(self, previous: str) -> int:
-        """Slot of the engine that gave a response; -1 where it is forgotten or gone."""
+        """Slot of the engine that gave a response; -1 where it is unknown or the engine has left."""
         engine = self._responses.get(previous)
         return engine.slot if engine is not None and self.world.fleet.slots[engine.slot] is engine else -1
 
@@ -270,9 +270,9 @@ class Api:
         return self._tenants.who(key, header(self._tenant_header) if self._tenant_header else None)
 
     def _ttft(self, exchange: Exchange, tenant: Tenant) -> int:
-        """Picoseconds until the first token is due: `x-slo-ttft-ms` as llm-d has it, else what is set; 0 for never.
+        """Picoseconds until the first token is due: `x-slo-ttft-ms` as llm-d has it, else the setting; 0 for never.
 
-        A tenant's may be due no sooner than its `min_ttft_ms`, or else than what is set.
+        A tenant's deadline is not below its `min_ttft_ms`, or else not below the setting.
         """
         own = int(self.world.settings.ttft_s * 1e12)
         given = exchange.header(b"x-slo-ttft-ms")
@@ -300,7 +300,7 @@ class Api:
         return self.models.number(name), -1
 
     def _names(self) -> list[str]:
-        """What models and adapters engines say they serve."""
+        """The models and adapters that engines serve."""
         models = dict.fromkeys(name for engine in self.world.fleet for name in engine.models)
         return [*models, *sorted(self.adapters)]
 
@@ -312,10 +312,10 @@ class Api:
     def _readiness(self, exchange: Exchange) -> None:
         serving = len(self.world.fleet.serving)
         ready = self._ready() and serving > 0
-        told: dict[str, object] = {"ready": ready}
+        fields: dict[str, object] = {"ready": ready}
         if self._stranger(exchange) is None:
-            told["engines"] = serving
-        exchange.answer(200 if ready else 503, msgspec.json.encode(told))
+            fields["engines"] = serving
+        exchange.answer(200 if ready else 503, msgspec.json.encode(fields))
 
     def _stranger(self, exchange: Exchange) -> BadRequest | None:
         """The error for a client without a valid key, where tenants have keys: it may not read names and metrics."""

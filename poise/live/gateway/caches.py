@@ -19,7 +19,7 @@ log = logging.getLogger("poise.gateway")
 class Caches:
     """Follows every engine that publishes KV events.
 
-    bind: an endpoint that engines connect to, each under its own topic; the others are connected to, one by one.
+    bind: an endpoint that engines connect to, each under its own topic; the gateway connects to the others, one by one.
     """
 
     def __init__(self, world: World, bind: str = "") -> None:
@@ -31,7 +31,7 @@ class Caches:
         self._stopping: set[asyncio.Task[None]] = set()
 
     def add(self, engine: Engine) -> None:
-        """Follow an engine from now on, if it publishes; UserError where that cannot be."""
+        """Follow an engine from now on, if it publishes; UserError where that is not possible."""
         at = engine.at
         if not at.kv_events:
             return
@@ -49,12 +49,12 @@ class Caches:
         self._engines[engine.slot] = engine
 
     def lost(self, engine: Engine) -> None:
-        """An engine is gone: what it held is not believed any more."""
+        """An engine has left: drop what it held from the index."""
         if self._engines.get(engine.slot) is engine:  # not one that had the slot before
             self._followed[engine.at.kv_events].lost(engine.slot)
 
     def remove(self, engine: Engine) -> None:
-        """Follow an engine no longer."""
+        """Stop following an engine."""
         if self._engines.get(engine.slot) is not engine:
             return
         del self._engines[engine.slot]

@@ -23,7 +23,7 @@ BUSIER: Final = 2
 
 
 class Histogram:
-    """How many values fell into each bucket, and their sum; in seconds."""
+    """Values by bucket, and their sum; in seconds."""
 
     __slots__ = ("counts", "sum")
 
@@ -42,7 +42,7 @@ class Histogram:
         self.sum += value
 
     def merge(self, other: Histogram) -> None:
-        """Count what another has counted."""
+        """Add another's counts."""
         self.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
         self.sum += other.sum
 
@@ -62,7 +62,7 @@ class Histogram:
 
 
 class CounterRow:
-    """What is counted of one tenant's requests, or of those at one engine. requests: all of them."""
+    """Counters of one tenant's requests, or of those at one engine. requests: all of them."""
 
     __slots__ = (
         "agreed", "cached", "e2e", "hit", "known_prompt", "output", "predicted", "prompt", "requests", "statuses",
@@ -88,7 +88,7 @@ class CounterRow:
         self.agreed += min(predicted, usage.cached)
 
     def merge(self, other: CounterRow) -> None:
-        """Count what another has counted."""
+        """Add another's counts."""
         for status, count in other.statuses.items():
             self.statuses[status] = self.statuses.get(status, 0) + count
         for name in ("requests", "prompt", "output", "cached", "known_prompt", "predicted", "hit", "agreed"):
@@ -98,7 +98,7 @@ class CounterRow:
 
 
 def count(rows: Sequence[CounterRow], proxied: ProxiedRequest, status: int, now: int) -> None:
-    """Count a request that ended in each of these rows; buckets are looked for once."""
+    """Count a request that ended in each of these rows; buckets are looked up once."""
     view, usage, arrived = proxied.view, proxied.usage, proxied.view.arrived_at
     sent, began = proxied.sent_at >= 0, proxied.first_at >= 0
     wait = (proxied.sent_at - arrived) * 1e-12
@@ -128,7 +128,7 @@ class CounterTable:
     """Rows by name: at most `most`, those of the busiest names, and one for all others.
 
     A row never counts backwards, as counters must not: a name that loses its row adds it to the others, and a name that
-    gets one begins at 0. Which names are busiest is looked at in `review`, so that a request costs a look-up.
+    gets one begins at 0. `review` finds which names are busiest, so that a request costs one look-up.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -139,7 +139,7 @@ class CounterTable:
         self.rows: dict[str, CounterRow] = {}
 
     def row(self, name: str) -> CounterRow:
-        """The row in which a request of this name counts, which ends now."""
+        """The row of a request of this name that ends now."""
         row = self.rows.get(name)
         if row is not None:
             return row

@@ -26,7 +26,7 @@ _ASK: Final = {
     "remote_port": None,
 }
 _LARGEST: Final = 1 << 20
-"""Bytes of a prefill engine's answer; of a longer one nothing is believed."""
+"""Most bytes of a prefill engine's answer; a longer one is ignored."""
 
 
 def prefill_body(body: bytes) -> bytes:
@@ -47,7 +47,7 @@ def decode_body(body: bytes, answer: bytes) -> bytes:
 
 
 class PrefillCall:
-    """Hears of the prefill engine's answer, and sends the request on to the decode engine."""
+    """Receives the prefill engine's answer, and sends the request on to the decode engine."""
 
     __slots__ = ("_answer", "_decode", "_engine", "_headers", "_status", "_trip")
 
@@ -60,18 +60,18 @@ class PrefillCall:
         self._answer = b""
 
     def head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """It began to answer."""
+        """The answer begins."""
         self._status, self._headers = status, headers
 
     def data(self, data: bytes) -> None:
-        """A part of its answer."""
+        """A part of the answer."""
         self._answer += data
         if len(self._answer) > _LARGEST:
             self._trip.stop()
             self._trip.failed(Failure("garbage", f"the prefill engine's answer has more than {_LARGEST} bytes", True))
 
     def end(self) -> None:
-        """The prompt is computed, or the engine would not."""
+        """The prompt is computed, or the engine refused it."""
         proxied, engine = self._trip, self._engine
         if self._status >= 400:
             proxied.refused(engine, self._status, self._headers, self._answer)
@@ -85,5 +85,5 @@ class PrefillCall:
         proxied.go_on(self._decode, body)
 
     def failed(self, why: Failure) -> None:
-        """The engine, or the way to it, is broken."""
+        """The connection to the engine failed."""
         self._trip.failed(why)

@@ -1,4 +1,4 @@
-"""Error messages for clients where no engine answers or one breaks off: what happened, and never at which address.
+"""Error messages for clients where an engine does not answer or breaks off: what happened, without its address.
 
 Names, addresses and system errors of engines are for the log, the page and the recording.
 """
@@ -22,16 +22,16 @@ RESPONSES: Final = "/v1/responses"
 
 
 def said(kind: str) -> str:
-    """What a failure of this kind (as in `Failure`) is called before a client."""
+    """The client's name for a failure of this kind (as in `Failure`)."""
     return _SAID.get(kind, "the engine broke off before its answer was complete")
 
 
 def error_event(path: str, status: int, message: str, events: int) -> bytes:
-    """The last event of a stream that breaks off, as the API of its path has errors.
+    """The last event of a stream that breaks off, in the error format of its path.
 
-    events: that the stream had before; /v1/responses numbers them.  What was cut in two before it is ended first.
+    events: of the stream so far; /v1/responses numbers them.  An event that was cut in two is ended first.
     """
     if path != RESPONSES:
         return b"\n\ndata: " + error_body(status, "server_error", message) + b"\n\n"
-    told = {"type": "error", "code": "server_error", "message": message, "param": None, "sequence_number": events}
-    return b"\n\nevent: error\ndata: " + msgspec.json.encode(told) + b"\n\n"
+    fields = {"type": "error", "code": "server_error", "message": message, "param": None, "sequence_number": events}
+    return b"\n\nevent: error\ndata: " + msgspec.json.encode(fields) + b"\n\n"

@@ -19,7 +19,7 @@ _BOUNDS: Final = (*map(str, BOUNDS), "+Inf")
 
 
 class Family(NamedTuple):
-    """One metric: `kind` is counter, gauge or histogram, `lines` are made as they are asked for."""
+    """One metric: `kind` is counter, gauge or histogram, `lines` are made when they are read."""
 
     name: str
     kind: str
@@ -28,7 +28,7 @@ class Family(NamedTuple):
 
 
 def labels(*pairs: tuple[str, str]) -> str:
-    """Labels as they stand within braces."""
+    """Labels as written within braces."""
     return ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in pairs)
 
 
@@ -59,7 +59,7 @@ def gauge(name: str, text: str, rows: Iterable[tuple[str, float]]) -> Family:
 
 
 def slices(families: Iterable[Family], most: int = LINES) -> Iterator[bytes]:
-    """The page in pieces of at most `most` lines, each made only when it is asked for."""
+    """The page in pieces of at most `most` lines, each made only when it is read."""
     lines = _lines(families)
     while piece := list(islice(lines, most)):
         yield "".join(piece).encode()

@@ -20,19 +20,19 @@ from poise.live.requests.body_fields import fields
 from poise.live.requests.openai_request import BadRequest, guarded
 
 ITEM: Final = "{item}"
-"""What an item takes the place of."""
+"""The placeholder of an item."""
 _ITEM: Final = ITEM.encode()
 
 FIELD: Final = b'"fan_out"'
 PATHS: Final = ("/v1/chat/completions", "/v1/completions")
 
 MOST: Final = 16 * 2**20
-"""Bytes of one part's answer, beyond which its engine is not believed to end."""
+"""Most bytes of one part's answer; a longer one is aborted."""
 
 COUNTS: Final = ("prompt_tokens", "completion_tokens", "total_tokens")
 
 _DROPPED: Final = frozenset((b"content-length", b"transfer-encoding", b"accept-encoding", b"expect"))
-"""Headers of the whole that are wrong for its parts; and none may be compressed, for they are read."""
+"""Headers of the whole that are wrong for its parts; parts may not be compressed either, because they are read."""
 
 
 class FanOut(msgspec.Struct, forbid_unknown_fields=True):
@@ -65,7 +65,7 @@ class Part(Exchange):
         self.status = status
 
     def write(self, data: bytes) -> None:
-        """One piece of it."""
+        """A part of the answer."""
         self.reply += data
         if len(self.reply) > MOST and self.gone is not None:
             gone, self.gone = self.gone, None
@@ -73,16 +73,16 @@ class Part(Exchange):
             self.cut()
 
     def end(self) -> None:
-        """It is whole."""
+        """The answer is complete."""
         self._close()
 
     def cut(self) -> None:
-        """It will never be."""
+        """The answer was aborted."""
         self.status, self.reply = 502, bytearray(openai(502, "an engine broke off the answer for one item"))
         self._close()
 
     def leave(self) -> None:
-        """The client of the whole has gone, or it has failed."""
+        """The client of the whole has disconnected, or another part failed."""
         self.over = None
         super().leave()
 
@@ -107,7 +107,7 @@ def parts(whole: Exchange, most: int, most_bytes: int) -> list[Part] | BadReques
 
 
 def _bodies(body: bytes, most: int, most_bytes: int) -> list[bytes] | BadRequest | None:
-    """The bodies of the parts: what all share, and behind it the template with the item."""
+    """The bodies of the parts: the shared text, then the template with the item."""
     shared = fields(body)
     wished = shared.pop("fan_out", None)
     if wished is None:
@@ -124,7 +124,7 @@ def _bodies(body: bytes, most: int, most_bytes: int) -> list[bytes] | BadRequest
     size = len(items) * (len(before) + len(template) + len(behind))
     size += template.count(_ITEM) * (sum(map(len, items)) - len(items) * len(_ITEM))
     if size > most_bytes:
-        message = f"the parts come to {size} bytes, which is more than {most_bytes}; ask for less at once"
+        message = f"the parts have {size} bytes, which is more than {most_bytes}; ask for less at once"
         return BadRequest(413, "invalid_request_error", "fan_out", message)
     return [before + template.replace(_ITEM, item) + behind for item in items]
 
@@ -134,23 +134,23 @@ def _wrong(options: FanOut, shared: dict[str, Raw], most: int) -> BadRequest | N
         return _bad(f"fan_out.items has {len(options.items)} items; give 1 to {most}")
     if ITEM not in options.template:
         return _bad(f"fan_out.template has no {ITEM}; put it where the item belongs")
-    if _said(shared, "stream") not in (b"false", b"null") or _said(shared, "n") not in (b"1", b"null"):
+    if _field_text(shared, "stream") not in (b"false", b"null") or _field_text(shared, "n") not in (b"1", b"null"):
         return _bad("fan_out gives one answer with a choice for each item; leave out stream and n")
     return None
 
 
-def _said(shared: dict[str, Raw], name: str) -> bytes:
+def _field_text(shared: dict[str, Raw], name: str) -> bytes:
     return bytes(shared.get(name, b"null"))
 
 
 def _around(shared: dict[str, Raw]) -> tuple[bytes, bytes] | BadRequest:
-    """What stands in the body of every part before and behind the text of its item."""
+    """The body of every part before and after the text of its item."""
     last = "messages" if "messages" in shared else "prompt"
     given = shared.pop(last, None)
     try:
         if last == "messages":
-            said = [b"%b," % bytes(each) for each in _MESSAGES.decode(given or b"")]
-            before, behind = b"[" + b"".join(said) + b'{"role":"user","content":"', b'"}]}'
+            pieces = [b"%b," % bytes(each) for each in _MESSAGES.decode(given or b"")]
+            before, behind = b"[" + b"".join(pieces) + b'{"role":"user","content":"', b'"}]}'
         else:
             before, behind = b'"' + _written("" if given is None else _TEXT.decode(given)), b'"}'
     except msgspec.ValidationError:
@@ -159,7 +159,7 @@ def _around(shared: dict[str, Raw]) -> tuple[bytes, bytes] | BadRequest:
 
 
 def _written(text: str) -> bytes:
-    """A text as it stands between the quotes of JSON. No escape can bring up or hide an `{item}`."""
+    """A text escaped for JSON, without its quotes. No escape can add or hide an `{item}`."""
     return encode(text)[1:-1]
 
 
@@ -170,7 +170,7 @@ def _bad(message: str) -> BadRequest:
 class Fan:
     """Waits for all parts of one exchange, and answers it with one choice for each, in the order of the items.
 
-    The first part that fails is the answer to the whole, and the others are called off.
+    The first part that fails is the answer to the whole, and the others are aborted.
     """
 
     def __init__(self, whole: Exchange, some: Sequence[Part], receive: Callable[[Exchange], None]) -> None:
@@ -206,7 +206,7 @@ class Fan:
 
 
 def _joined(some: Sequence[Part]) -> tuple[int, bytes]:
-    """The answers as one, as engines give several choices: numbered, with their usage summed."""
+    """The combined answer, as engines give several choices: numbered, with their usage summed."""
     try:
         answers = [msgspec.json.decode(part.reply) for part in some]
         choices = [choice | {"index": at} for at, answer in enumerate(answers) for choice in answer["choices"][:1]]

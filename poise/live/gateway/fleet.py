@@ -14,16 +14,16 @@ from poise.live.http.pool import Pool
 
 FREE, STARTING, SERVING, EJECTED, DRAINING, DOWN = "free", "starting", "serving", "ejected", "draining", "down"
 STATES = (STARTING, SERVING, EJECTED, DRAINING, DOWN)
-"""What an engine may be: not heard of yet, sent requests, sent none for a while, about to leave, dead."""
+"""The states of an engine: not yet probed, in use, paused, draining, dead."""
 BUSY = frozenset({408, 425, 429})
-"""Statuses by which an engine says that it cannot answer now, which is neither its failure nor its client's."""
+"""Statuses of an engine that cannot answer now, which count as a failure of neither the engine nor the client."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineAt:
     """An engine's address and its configured properties.
 
-    api_key: sent to it in place of the client's.  models: their names, empty to ask it.  prefill_rate: prompt tokens
+    api_key: sent to it in place of the client's.  models: their names, empty to probe.  prefill_rate: prompt tokens
     per second, 0 for unknown.  kv_events, kv_replay: endpoints of its KV events, empty for none; kv_topic: their topic.
     hints: whether requests carry the time for which to keep the KV of their session.
     """
@@ -40,7 +40,7 @@ class EngineAt:
 
     @property
     def name(self) -> str:
-        """As it is shown and recorded."""
+        """The URL as shown and recorded."""
         return self.place.name
 
 
@@ -74,15 +74,15 @@ class Engine:
 
     @property
     def absent(self) -> bool:
-        """Whether it has to be found before it is sent anything: it is new, or was found dead."""
+        """Whether it must be probed before it is sent anything: it is new, or was found dead."""
         return self.status in (STARTING, DOWN)
 
     def target(self, target: bytes) -> bytes:
-        """A client's target as it is sent on."""
+        """The target of a client's request, as forwarded."""
         return self.at.place.path.encode() + target if self.at.place.path else target
 
     def headers(self, headers: Sequence[tuple[bytes, bytes]]) -> Sequence[tuple[bytes, bytes]]:
-        """A client's headers as they are sent on: with the engine's own key where it has one."""
+        """The headers of a client's request, as forwarded: with the engine's own key where it has one."""
         if not self.at.api_key:
             return headers
         kept = [each for each in headers if each[0] not in (b"authorization", b"x-api-key")]
@@ -98,7 +98,7 @@ class Engine:
         self.note(self, "", True, sent_at)
 
     def failed(self, kind: str, its_fault: bool, sent_at: int) -> None:
-        """A request failed there; `its_fault`: that speaks against the engine."""
+        """A request failed there; `its_fault`: whether the engine is to blame."""
         self.failures[kind] = self.failures.get(kind, 0) + 1
         if its_fault:
             self.note(self, kind, False, sent_at)
@@ -164,7 +164,7 @@ class Fleet:
         return None
 
     def join(self, engine: Engine, spec: ReplicaSpec) -> None:
-        """An engine is ready, and this is known of it."""
+        """An engine is ready; these are its properties."""
         if engine.status in (SERVING, DRAINING):
             return
         if spec != engine.spec or engine.absent:
@@ -175,7 +175,7 @@ class Fleet:
         self._turn(ReplicaJoined(self._clock(), engine.slot))
 
     def eject(self, engine: Engine) -> None:
-        """Send an engine nothing for a while."""
+        """Pause an engine: no requests for a while."""
         if engine.status == SERVING:
             engine.status = EJECTED
             self._turn(Draining(self._clock(), engine.slot))
@@ -187,20 +187,20 @@ class Fleet:
             self._turn(ReplicaLost(engine.down_at, engine.slot))
 
     def remove(self, engine: Engine) -> None:
-        """Send an engine nothing more; it leaves when what it has is done."""
+        """Drain an engine: no new requests; it leaves when its running ones are done."""
         if engine.status != DRAINING:
             engine.status = DRAINING
             self._turn(Draining(self._clock(), engine.slot))
         self.leave_if_idle(engine)
 
     def stay(self, engine: Engine) -> None:
-        """A draining engine is wanted after all."""
+        """Return a draining engine to service."""
         if engine.status == DRAINING and self.slots[engine.slot] is engine:
             engine.status = SERVING
             self._turn(ReplicaJoined(self._clock(), engine.slot))
 
     def leave_if_idle(self, engine: Engine) -> None:
-        """A draining engine with nothing in flight leaves."""
+        """Remove a draining engine with nothing in flight."""
         if engine.status == DRAINING and not self._busy(engine.slot):
             self.slots[engine.slot] = None
             self._turn(ReplicaLeft(self._clock(), engine.slot))

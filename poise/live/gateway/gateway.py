@@ -35,15 +35,15 @@ from poise.live.telemetry.poll import Every
 log = logging.getLogger("poise.gateway")
 
 SWEEP_S = 0.1
-"""How often waits and lives are looked at."""
+"""Period of the check for overdue requests."""
 
 
 class Gateway:
-    """Receives clients, decides with `control`, and sends on to engines.
+    """Receives clients, decides with `control`, and forwards to engines.
 
     kv_bind: an endpoint that engines connect to with their KV events.
-    cache: says for how long engines that take hints shall keep the KV of sessions.
-    The rest is as `Api` and `EngineProber` have it.
+    cache: decides for how long engines that take hints keep the KV of sessions.
+    The rest is as in `Api` and `EngineProber`.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Gateway:
         self.prober = EngineProber(self.world, self.api, self.caches, every=every, seed=control.seed)
         self.recorder: Recorder | None = None
         self.named: dict[str, Any] = {}
-        """The policies in force by slot, as a recording names them."""
+        """The active policies by slot, as a recording names them."""
         self.pending: list[str] = []
         """Fields of the gateway file that were changed and need a restart."""
         self._exact = exact
@@ -91,7 +91,7 @@ class Gateway:
 
     @property
     def draining(self) -> bool:
-        """Whether it takes no more requests."""
+        """Whether it refuses new requests."""
         return self._draining
 
     def watch(self, watcher: Callable[[ProxiedRequest, int], None]) -> None:
@@ -99,20 +99,20 @@ class Gateway:
         self._watchers.append(watcher)
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Listen; the port. Engines are taken up by `scout.add`."""
+        """Listen; returns the port. `scout.add` adds engines."""
         self.host = host
         self.world.begin()
         self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
         return await self.server.listen(host, port, tls)
 
     def record(self, recorder: Recorder) -> None:
-        """Keep what happens from now on."""
+        """Record from now on."""
         self.recorder = recorder
         self.world.keep = recorder.add
         self.world.keep_body = recorder.add_text if recorder.text else None
 
     def change(self, settings: Settings, tenants: Tenants | None, tenant_header: bytes) -> None:
-        """Treat requests by these settings, and take them from these tenants, from now on."""
+        """Apply these settings and tenants from now on."""
         self.settings = self.world.settings = settings
         self.api.admit(tenants, tenant_header)
         self.server.change(settings.clients, self.api.gate if tenants is not None else None)
@@ -159,7 +159,7 @@ class Gateway:
         return in_time
 
     def _end_all(self) -> None:
-        """Time is up: every client that is left gets an end."""
+        """Time is up: abort the requests of all remaining clients."""
         left = len(self.world.proxied_requests)
         if left:
             log.warning("stopping: requests aborted because they did not end in time: %d", left)

@@ -17,9 +17,9 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 class HedgedAttempt:
-    """Hears of the second engine's answer, and hands it to the trip as soon as there is a byte of a good one.
+    """Receives the second engine's answer, and hands it to the proxied request at the first byte of a good one.
 
-    sent_at: picoseconds.  error: what there is of an error's body.
+    sent_at: picoseconds.  error: the body of an error so far.
     """
 
     __slots__ = ("_trip", "_world", "call", "engine", "error", "head_of", "sent_at")
@@ -35,10 +35,10 @@ class HedgedAttempt:
         engine.hedges += 1
         self.call: Call = proxied.post(engine, proxied.exchange.body, self)
 
-    # What the engine does --------------------------------------------------------------------------------------------
+    # Called by the engine's connection -------------------------------------------------------------------------------
 
     def head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """The engine begins to answer."""
+        """The answer begins."""
         self.head_of = status, headers
 
     def data(self, data: bytes) -> None:
@@ -64,13 +64,13 @@ class HedgedAttempt:
             self._refused()
 
     def failed(self, why: Failure) -> None:
-        """The engine, or the way to it, is broken; that is not the client's matter."""
+        """The connection to the engine failed; the client is not affected."""
         if why.kind != "stale":
             self.engine.failed(why.kind, True, self.sent_at)
         self._gone(f"{self.engine.name}: {why.reason}", why.sent)
 
     def call_off(self, reason: str) -> None:
-        """The copy is not wanted any more; the first engine goes on."""
+        """Cancel the duplicate; the first engine continues."""
         self.call.cancel()
         self._gone(reason)
 

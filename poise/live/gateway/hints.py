@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from poise.live.gateway.fleet import Engine
 
 KEPT: Final = 100_000
-"""Sessions of which is known until when their KV was asked to be kept."""
+"""Most sessions whose KV retention time is remembered."""
 FIELD: Final = b'"nvext"'
 CHAT: Final = "/v1/chat/completions"
 """The path whose answers name the tool that they call."""
@@ -63,7 +63,7 @@ class Hints:
         self._until: OrderedDict[int, int] = OrderedDict()
 
     def arrived(self, request: RequestView, path: str) -> Hint | None:
-        """A request comes; what belongs to it, None where it is of no session."""
+        """A request arrives; its session state, None where it has no session."""
         if request.session < 0:
             return None
         if self._returned is not None:
@@ -71,7 +71,7 @@ class Hints:
         return Hint(self, request, path == CHAT)
 
     def begin(self, running: Running, engine: Engine) -> int:
-        """A request is sent for the first time; for how many picoseconds its KV shall stay."""
+        """Picoseconds for which its KV shall stay; called when a request is sent for the first time."""
         session, now = running.request.session, self.clock()
         running.pinned = self._until.get(session, -1) >= now
         if self._admitted is not None:
@@ -92,7 +92,7 @@ class Hints:
             self._until.popitem(last=False)
 
     def _try(self, at: str, ask: Callable[..., Any], *given: Any) -> Any:
-        """Ask the policy; what it raises is its own matter, and no request's."""
+        """Call the policy; if it raises, no request is affected."""
         try:
             return ask(*given)
         except Exception as error:
@@ -109,11 +109,11 @@ class Hint:
         self._hints = hints
         self._running = Running(request, max(request.max_tokens, 1), tool=UNTOLD)
         self._called = Called() if chat else None
-        self._keep = -1  # not asked yet
+        self._keep = -1  # not decided yet
         self._rate = 0.0
 
     def body(self, engine: Engine, body: bytes) -> bytes:
-        """The request's body as an engine gets it: with the hint, if it is one that takes hints."""
+        """The request's body for an engine: with the hint, if the engine takes hints."""
         if not engine.at.hints:
             return body
         if self._keep < 0:
@@ -121,7 +121,7 @@ class Hint:
         return hinted(body, self._keep) if self._keep > 0 else body
 
     def see(self, data: bytes) -> None:
-        """More of the answer's body has come."""
+        """More of the answer's body has arrived."""
         if self._called is not None:
             self._called.see(data)
 
@@ -135,18 +135,18 @@ class Hint:
 
 
 def hinted(body: bytes, keep: int) -> bytes:
-    """A body with the time in it for which its KV shall stay, in whole seconds; the client's own word stands.
+    """A body with its KV retention time added, in whole seconds; a hint of the client's own is kept.
 
     What the client wrote is kept byte for byte, unless it has an `nvext` of its own to be added to.
     """
     control = {"type": "ephemeral", "ttl": f"{-(-keep // SECOND)}s"}
     if FIELD not in body:
-        told = msgspec.json.encode({"cache_control": control})
-        return body.rstrip()[:-1] + b"," + FIELD + b":" + told + b"}"
+        encoded = msgspec.json.encode({"cache_control": control})
+        return body.rstrip()[:-1] + b"," + FIELD + b":" + encoded + b"}"
     try:
         own = fields(fields(body).get("nvext", b"{}"))
         return replaced(body, {"nvext": {"cache_control": control, **own}})
-    except (ValueError, RecursionError):  # what the engine will say of it is the client's matter
+    except (ValueError, RecursionError):  # the engine reports it to the client
         return body
 
 

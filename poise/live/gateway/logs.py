@@ -52,7 +52,7 @@ class Json(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as it is written."""
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -60,8 +60,8 @@ class Json(logging.Formatter):
             **_fields(record),
         }
         if record.exc_info:
-            told["error"] = redacted(self.formatException(record.exc_info))
-        return json.dumps(told)
+            fields["error"] = redacted(self.formatException(record.exc_info))
+        return json.dumps(fields)
 
 
 def start(level: str = "info", form: str = "text", stream: TextIO | None = None) -> logging.Handler:
@@ -97,8 +97,8 @@ class Access:
 
     def fields(self, proxied: ProxiedRequest, status: int) -> dict[str, Any]:
         """The logged fields of a request; unknown ones are absent."""
-        view, usage, came = proxied.view, proxied.usage, proxied.view.arrived_at
-        told = {
+        view, usage, arrived_at = proxied.view, proxied.usage, proxied.view.arrived_at
+        data = {
             "request": view.id,
             "tenant": proxied.tenant,
             "model": self._models.name(view.model),
@@ -107,15 +107,15 @@ class Access:
             "stream": proxied.stream,
             "prompt_tokens": usage.prompt if usage.prompt >= 0 else view.prompt_tokens,
             "output_tokens": usage.tokens,
-            "e2e_s": _s(self._clock() - came),
+            "e2e_s": _s(self._clock() - arrived_at),
         }
         if usage.cached >= 0:
-            told["cached_tokens"] = usage.cached
+            data["cached_tokens"] = usage.cached
         if proxied.sent_at >= 0:
-            told["wait_s"] = _s(proxied.sent_at - came)
+            data["wait_s"] = _s(proxied.sent_at - arrived_at)
         if proxied.first_at >= 0:
-            told["ttft_s"] = _s(proxied.first_at - came)
-        return told
+            data["ttft_s"] = _s(proxied.first_at - arrived_at)
+        return data
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:

@@ -34,7 +34,7 @@ LONGEST: Final = 200
 MODELS: Final = 10_000
 """Models of one engine, adapters included."""
 MOST_TOKENS: Final = 64_000_000
-"""Of a KV cache that an engine may claim for its prefixes: what is remembered of them is the gateway's own memory."""
+"""Largest KV cache size accepted from an engine: the prefixes remembered for it take the gateway's own memory."""
 GONE: Final = ("refused", "dns", "reset")
 """Probe failures that mean that no server is there; the others may be slowness."""
 
@@ -93,13 +93,13 @@ class EngineProber:
         self._caches.add(engine)
 
     def keep(self, engine: Engine) -> None:
-        """An engine that was to leave, and has not left, stays after all."""
+        """Keep a draining engine that has not left."""
         self._world.fleet.stay(engine)
         if engine.slot not in self.visits:
             self._look_after(engine)
 
     def remove(self, engine: Engine) -> None:
-        """Let an engine go: it gets nothing more, and ends what it has."""
+        """Drain an engine: it gets no new requests and finishes its running ones."""
         visit = self.visits.pop(engine.slot, None)
         if visit is not None:
             _stop(visit)
@@ -113,7 +113,7 @@ class EngineProber:
             self._act(self.health.outcome(engine.slot, OUTCOMES[kind], sent_at, self._world.clock()))
 
     def tick(self) -> None:
-        """Time went on."""
+        """Called periodically: ends the pauses that are over."""
         self._act(self.health.tick(self._world.clock()))
 
     def tell_again(self) -> None:
@@ -125,15 +125,15 @@ class EngineProber:
                 world.turn(Measured(world.clock(), measured, slot, visit.reading.columns))
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop probing."""
         for visit in self.visits.values():
             _stop(visit)
         self.visits.clear()
 
-    # Looks -----------------------------------------------------------------------------------------------------------
+    # Probes ----------------------------------------------------------------------------------------------------------
 
     def _poll(self, visit: Probe, target: bytes, told: Any) -> Poll:
-        """Look at a page of an engine from now on."""
+        """Probe a page of an engine from now on."""
         engine = visit.engine
 
         def hear(asked_at: int, answer: PollResult | Failure) -> None:
@@ -164,7 +164,7 @@ class EngineProber:
         visit.models = self._poll(visit, b"/v1/models", self._models)
 
     def _models(self, visit: Probe, asked_at: int, answer: PollResult) -> None:
-        """The engine's models: what it is called by. It joins after one look at its metrics."""
+        """A probe of the engine's models. It joins after one probe of its metrics."""
         if answer.status >= 500:
             return
         engine = visit.engine
@@ -179,7 +179,7 @@ class EngineProber:
         visit.looks = self._poll(visit, b"/metrics", self._looked)
 
     def _looked(self, visit: Probe, asked_at: int, answer: PollResult) -> None:
-        """A look at the engine's metrics, which it may not have: that it answers is something too."""
+        """A probe of the engine's metrics, which it may not have: any answer shows that it is alive."""
         engine, world = visit.engine, self._world
         reading = read(answer.body) if answer.status == 200 else None
         if isinstance(reading, Reading):
@@ -242,5 +242,5 @@ def _rows(body: bytes) -> list[dict[str, Any]]:
 
 
 def _tokens(limit: object) -> int:
-    """The longest request that an engine says it takes; 0 where it says nothing that can be."""
+    """The longest request that an engine accepts; 0 where its page has no valid one."""
     return limit if isinstance(limit, int) and 0 < limit < 1 << 40 else 0

@@ -96,15 +96,15 @@ class ProxiedRequest:
 
     @property
     def begun(self) -> bool:
-        """Whether the body of its answer has begun to come."""
+        """Whether the body of its answer has begun."""
         return self.state == ANSWERING or bool(self._gathered)
 
     @property
     def slots(self) -> tuple[int, ...]:
-        """That one, and the slot of the engine that has its copy."""
+        """That slot, and the slot of the engine that has its duplicate."""
         return (self.slot,) if self.attempt is None else (self.slot, self.attempt.engine.slot)
 
-    # What is done with it --------------------------------------------------------------------------------------------
+    # Called by the world ---------------------------------------------------------------------------------------------
 
     def send(self, engine: Engine, decode: Engine | None = None) -> None:
         """Send it to an engine, with the client's own bytes; or its prompt there, and then the rest to `decode`."""
@@ -117,7 +117,7 @@ class ProxiedRequest:
             self._post(engine, prefill_body(self.exchange.body), PrefillCall(self, engine, decode))
 
     def go_on(self, decode: Engine, body: bytes) -> None:
-        """Its prompt is computed: let `decode` make the output."""
+        """Its prompt is computed: let `decode` generate the output."""
         assert self.engine is not None
         self.call = None
         world = self._world
@@ -137,17 +137,17 @@ class ProxiedRequest:
             self.call.pause()
 
     def post(self, engine: Engine, body: bytes, heard: ResponseHandler) -> Call:
-        """Send an engine this body, with the hint that goes with it."""
+        """Send an engine this body, with its hint."""
         hinted = body if self.hint is None else self.hint.body(engine, body)
         return engine.post(self.exchange, hinted, heard, self._fresh)
 
     def hedge(self, engine: Engine) -> None:
-        """Send a copy to a second engine; the first byte of a good answer decides."""
+        """Send a duplicate to a second engine; the first byte of a good answer decides."""
         self._hedged = True
         self.attempt = HedgedAttempt(self, self._world, engine)
 
     def stop(self) -> None:
-        """Take it away from its engine, or from both."""
+        """Abort it at its engine, or at both."""
         if self.attempt is not None:
             self._drop_twin()
         if self.call is not None:
@@ -155,14 +155,14 @@ class ProxiedRequest:
             self.call = None
 
     def stop_at(self, slot: int) -> None:
-        """Take it, or its copy, away from the engine of a slot."""
+        """Abort it, or its duplicate, at the engine of a slot."""
         if self.attempt is not None and self.attempt.engine.slot == slot:
             self._drop_twin()
         elif self.slot == slot:
             self.stop()
 
     def lost(self, slot: int, why: Failure) -> None:
-        """The engine of a slot, which has it or its copy, is gone."""
+        """The engine of a slot, which has it or its duplicate, is lost."""
         attempt = self.attempt
         if attempt is not None and attempt.engine.slot == slot:
             attempt.call.cancel()
@@ -173,7 +173,7 @@ class ProxiedRequest:
         self.failed(why)
 
     def overtaken(self) -> None:
-        """The copy is all there is of it now: it answers, or the first engine does not."""
+        """Only the duplicate is left: it answered first, or the first engine failed."""
         attempt, self.attempt = self.attempt, None
         assert attempt is not None
         if self.call is not None:
@@ -200,10 +200,10 @@ class ProxiedRequest:
             status, headers = self._head
             self._answer(status, headers, self._error)
             return
-        recorded, told = self._why
+        recorded, message = self._why
         busy = retry_after or (self.engine is None and not self._world.control.state.hopeless(self.view))
         status, kind = (429, "rate_limit_exceeded") if busy else (503, "server_error")
-        self.answer_error(status, kind, told if reason == recorded else reason, retry_after)
+        self.answer_error(status, kind, message if reason == recorded else reason, retry_after)
 
     def answer_error(self, status: int, kind: str, reason: str, retry_after: int = 0) -> None:
         """An error of the gateway's own; 503 always says when to try again."""
@@ -218,10 +218,10 @@ class ProxiedRequest:
         self._world.ended(self, status)
         self.exchange.answer(status, body, kind, rest)
 
-    # What the client does --------------------------------------------------------------------------------------------
+    # Called by the client's connection -------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """The client is gone."""
+        """The client has disconnected."""
         if self.state != ENDED:
             self.state = ENDED
             self.stop()
@@ -235,7 +235,7 @@ class ProxiedRequest:
             (self.call.resume if on else self.call.pause)()
 
     def give_up(self, status: int, reason: str) -> None:
-        """It has waited too long, or the gateway goes down."""
+        """It has waited too long, or the gateway shuts down."""
         if self.state == ANSWERING:
             self._break(status, reason)
         elif self.state != ENDED:
@@ -245,10 +245,10 @@ class ProxiedRequest:
             return
         self._world.turn(Cancelled(self._world.clock(), self.view.id, reason, self.usage.tokens))
 
-    # What the engine does --------------------------------------------------------------------------------------------
+    # Called by the engine's connection -------------------------------------------------------------------------------
 
     def head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """The engine begins to answer; its head is withheld from the client until the first body byte, for a retry."""
+        """The answer begins; its head is withheld from the client until the first body byte, for a retry."""
         self._head = status, headers
 
     def data(self, data: bytes) -> None:
@@ -324,7 +324,7 @@ class ProxiedRequest:
         world.turn(Finished(world.clock(), self.view.id, tokens))
 
     def refused(self, engine: Engine, status: int, headers: Headers, body: bytes) -> None:
-        """The engine answered that it does not answer; a model that it does not have may be had elsewhere."""
+        """The engine refused the request; another engine may have a model that this one does not have."""
         world = self._world
         self.call = None
         self._head, self._error = (status, headers), body
@@ -338,12 +338,12 @@ class ProxiedRequest:
         world.turn(Refused(world.clock(), self.view.id, engine.slot, reason, again))
 
     def failed(self, why: Failure) -> None:
-        """The engine, or the way to it, is broken."""
+        """The connection to the engine failed."""
         assert self.engine is not None
         world, engine = self._world, self.engine
         self.call = None
         stale = why.kind == "stale"
-        if stale:  # engines close idle connections, which is no failure; but this one may have read the request
+        if stale:  # engines close idle connections, which is not a failure; but this one may have read the request
             self._fresh = True
         else:
             engine.failed(why.kind, True, self.sent_at)
@@ -360,7 +360,7 @@ class ProxiedRequest:
             world.turn(Refused(now, self.view.id, engine.slot, reason, True, stale or not why.sent, why.sent))
 
     def _break(self, status: int, message: str) -> None:
-        """The answer cannot be completed: say so where the client can read it, and end the connection."""
+        """The answer cannot be completed: report it where the client can read it, and end the connection."""
         self.state = ENDED
         self.stop()
         exchange = self.exchange

@@ -15,7 +15,7 @@ from poise.live.http.server import Server
 
 NOT_SENT: Final = (-1, 0)
 ENGINES: Final = 2_000
-"""Engines that have rows of their own, those that have left included."""
+"""Most engines with rows of their own, including those that have left."""
 
 _TIMES: Final = (
     ("ttft", "time_to_first_token_seconds", "Arrival to first byte of a stream"),
@@ -45,7 +45,7 @@ class Stats:
         self.ask_hits()
 
     def ask_hits(self) -> None:
-        """Have the belief remember what it took for cached, where it has a prefix index."""
+        """Have the belief record its predicted cached tokens, where it has a prefix index."""
         state = self._world.control.state
         if state.prefix is not None and state.hits is None:
             state.hits = {}
@@ -71,19 +71,19 @@ class Stats:
         return self._tenants.rows
 
     def review(self) -> None:
-        """Give rows to the tenants that are busiest now; to be called every few seconds."""
+        """Give rows to the busiest tenants; call it every few seconds."""
         self._tenants.review()
         there = {engine.name for engine in self._world.fleet}
         self._engines.review({name for name in self.engines if name not in there})
 
     def page(self) -> Iterator[bytes]:
-        """Prometheus' text, in slices that are made as they are asked for."""
+        """Prometheus' text, in slices that are made when they are read."""
         return slices(self._families())
 
     # Families --------------------------------------------------------------------------------------------------------
 
     def _families(self) -> Iterator[Family]:
-        """All, each with the rows that there are when its turn comes."""
+        """All metrics, each with its rows at the time it is written."""
         for by, label in ((self._engines, "engine"), (self._tenants, "tenant")):
             yield from _counters(label, by)
         if self._world.control.state.hits is not None:
@@ -105,7 +105,7 @@ class Stats:
         yield counter("poise_policy_errors", "Decisions that a policy failed to make", [("", world.policy_errors)])
 
     def _fleet(self) -> Iterator[Family]:
-        """Each engine as it is now."""
+        """Current values of each engine."""
         world = self._world
         engines = [(labels(("engine", engine.name)), engine) for engine in world.fleet]
         requests, now = world.control.state.requests, world.clock()
@@ -155,7 +155,7 @@ class Stats:
 
 
 def _counters(label: str, table: CounterTable) -> Iterator[Family]:
-    """What is counted as requests end, by engine or by tenant."""
+    """The counters of ended requests, by engine or by tenant."""
     by = "" if label == "engine" else f"{label}_"
     rows = [(labels((label, name)), row) for name, row in table.rows.items()]
     ended = ((told, status, number) for told, row in rows for status, number in list(row.statuses.items()))

@@ -16,7 +16,7 @@ TOOLS: Final = 1_000
 
 
 class Tools:
-    """Numbers for the names of tools; none is forgotten, so that what was learnt of one stays its own."""
+    """Numbers for the names of tools; none is dropped, so that what a policy learned of one stays its own."""
 
     __slots__ = ("_numbers",)
 
@@ -33,8 +33,8 @@ class Tools:
 class Called:
     """The first tool that one answer of /v1/chat/completions calls, whole or streamed.
 
-    name: of it, empty for none so far.  finish: why the answer ended, as OpenAI has it; empty until that is known.
-    Quotes inside a JSON text are escaped, so that what an answer says of tools is not taken for a call.
+    name: the tool's, empty for none so far.  finish: why the answer ended, as OpenAI has it; empty until that is known.
+    Quotes inside a JSON text are escaped, so that an answer's text about tools is not taken for a call.
     """
 
     __slots__ = ("_tail", "finish", "name")
@@ -44,7 +44,7 @@ class Called:
         self._tail = b""
 
     def see(self, data: bytes) -> None:
-        """More of the answer's body has come."""
+        """More of the answer's body arrived."""
         seen = self._tail + data
         if not self.name:
             found = _NAME.search(seen)
@@ -55,7 +55,7 @@ class Called:
         self._tail = seen[-_TAIL:]
 
     def tool(self, tools: Tools) -> int:
-        """Its number; `NO_TOOL` where the answer ended of itself, `UNTOLD` where it was cut short or says nothing."""
+        """Its number; `NO_TOOL` where the answer ended by itself, `UNTOLD` where it was cut short or has no reason."""
         if self.finish == b"tool_calls":
             return tools.number(self.name)
         return NO_TOOL if self.finish == b"stop" else UNTOLD

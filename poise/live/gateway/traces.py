@@ -6,7 +6,7 @@
 The client's own `traceparent` (W3C Trace Context) is the parent, and its sampling flag decides; without one `share`
 decides. Attributes follow the semantic conventions for generative AI and HTTP; never a prompt, key or body.
 Spans are sent as OTLP over HTTP by a thread of the SDK, which drops them when the collector is too slow.
-Needs the extra `otel`; nothing of it is loaded before traces are asked for.
+Needs the extra `otel`, which is loaded only when traces are enabled.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CARRIED: Final = (b"traceparent", b"tracestate")
 
 
 class _Spans:
-    """Those of one request that have not ended."""
+    """The open spans of one request."""
 
     __slots__ = ("context", "engine", "gateway")
 
@@ -72,7 +72,7 @@ class Traces:
         world.sending = self.sending
 
     def close(self) -> None:
-        """Send what is left; it waits for the collector, so call it when nothing else waits."""
+        """Send what is left; it waits for the collector, so call it when no request waits."""
         self._world.sending = None
         self._provider.shutdown()
 
@@ -85,7 +85,7 @@ class Traces:
             self._span("queue", spans.context, "INTERNAL", proxied.view.arrived_at, {}).end(self._at(now))
         self._end_engine(spans, proxied, now, "refused")
         attributes = {
-            **self._asked(proxied),
+            **self._attributes(proxied),
             "server.address": engine.at.place.host,
             "server.port": engine.at.place.port,
             "poise.engine": engine.name,
@@ -98,7 +98,7 @@ class Traces:
         proxied.exchange.headers = [*kept, *((name.encode(), value.encode()) for name, value in carrier.items())]
 
     def ended(self, proxied: ProxiedRequest, status: int) -> None:
-        """A request is over for its client."""
+        """A request has ended for its client."""
         now = self._world.clock()
         spans = self._open.pop(proxied.view.id, None) or self._begin(proxied)
         self._end_engine(spans, proxied, now, str(status) if status >= 400 else "")
@@ -117,7 +117,7 @@ class Traces:
         exchange = proxied.exchange
         carrier = {name.decode(): value.decode("latin-1") for name, value in exchange.headers if name in CARRIED}
         attributes = {
-            **self._asked(proxied),
+            **self._attributes(proxied),
             "http.request.method": exchange.method,
             "url.path": exchange.path,
             "poise.request": proxied.view.id,
@@ -128,7 +128,7 @@ class Traces:
         return _Spans(span, self._api.set_span_in_context(span))
 
     def _end_engine(self, spans: _Spans, proxied: ProxiedRequest, now: int, wrong: str) -> None:
-        """An engine has the request no more; `wrong` is how it failed, empty for well."""
+        """An engine has the request no longer; `wrong` is how it failed, empty for success."""
         span, spans.engine = spans.engine, None
         if span is None:
             return
@@ -139,16 +139,16 @@ class Traces:
                 span.set_attributes(_used(proxied))
         span.end(self._at(now))
 
-    def _asked(self, proxied: ProxiedRequest) -> dict[str, Any]:
+    def _attributes(self, proxied: ProxiedRequest) -> dict[str, Any]:
         path, view = proxied.exchange.path, proxied.view
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "gen_ai.operation.name": next((name for part, name in PATHS if part in path), "text_completion"),
             "gen_ai.provider.name": "poise",
             "gen_ai.request.model": self._models.name(view.model),
         }
         if view.max_tokens:
-            told["gen_ai.request.max_tokens"] = view.max_tokens
-        return told
+            fields["gen_ai.request.max_tokens"] = view.max_tokens
+        return fields
 
     def _span(self, name: str, parent: Any, kind: str, at: int, attributes: dict[str, Any]) -> Any:
         kinds = self._api.SpanKind
@@ -166,9 +166,9 @@ class Traces:
 def _used(proxied: ProxiedRequest) -> dict[str, Any]:
     """Token attributes, as reported by the engine or counted."""
     usage = proxied.usage
-    told = {"gen_ai.usage.input_tokens": usage.prompt, "gen_ai.usage.cache_read.input_tokens": usage.cached}
-    told = {name: value for name, value in told.items() if value >= 0}
-    return told | {"gen_ai.usage.output_tokens": usage.tokens} if proxied.first_at >= 0 else told
+    fields = {"gen_ai.usage.input_tokens": usage.prompt, "gen_ai.usage.cache_read.input_tokens": usage.cached}
+    fields = {name: value for name, value in fields.items() if value >= 0}
+    return fields | {"gen_ai.usage.output_tokens": usage.tokens} if proxied.first_at >= 0 else fields
 
 
 def _provider(share: float) -> Any:

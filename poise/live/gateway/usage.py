@@ -28,7 +28,7 @@ class Usage:
         self._tail = b""
 
     def see(self, data: bytes) -> None:
-        """More of the answer's body has come."""
+        """More of the answer's body arrived."""
         if self.streamed:
             self._events += data.count(_EVENT)
             if _TOKENS in data:

@@ -54,7 +54,7 @@ class World:
         """Callback for a request that is sent to an engine, before it is sent."""
         self.keep: Callable[[Event | Action], None] | None = None
         self.hints: Hints | None = None
-        """Says for how long engines shall keep KV."""
+        """Decides for how long engines keep KV."""
         self.keep_body: Callable[[int, bytes], None] | None = None
         """Callback for the body of every request that arrives, where bodies are kept."""
         self._later = later
@@ -98,9 +98,9 @@ class World:
     def policy_failed(self, at: str, error: Exception) -> None:
         """A policy raised an exception in the call named by `at`."""
         self.policy_errors += 1
-        said = str(error) if isinstance(error, PolicyError) else f"{type(error).__name__}: {error}"
-        self.policy_error = said
-        log.error("a policy failed at %s: %s", at, said, exc_info=error if self.policy_errors == 1 else None)
+        text = str(error) if isinstance(error, PolicyError) else f"{type(error).__name__}: {error}"
+        self.policy_error = text
+        log.error("a policy failed at %s: %s", at, text, exc_info=error if self.policy_errors == 1 else None)
 
     def _decided_nothing(self, event: Event, error: Exception) -> None:
         """A policy failed to decide on an event."""
@@ -132,13 +132,13 @@ class World:
             self._say(action)  # type: ignore[arg-type]
 
     def begin(self) -> None:
-        """Ask the scaler, if there is one, at each multiple of its period from now on."""
+        """Call the scaler, if there is one, at each multiple of its period from now on."""
         scaling = self.control.scaling
         if scaling is not None:
             self._wake((self.clock() // scaling.beat + 1) * scaling.beat)
 
     def _say(self, action: Scale) -> None:
-        """Nothing to do: external autoscalers read the metric `poise_desired_replicas`; a gateway starts no engine."""
+        """No action: external autoscalers read the metric `poise_desired_replicas`; a gateway starts no engine."""
         scaling = self.control.scaling
         assert scaling is not None
         log.info("pool %s is to have %d engines", scaling.pools[action.pool].name, action.replicas)
@@ -223,7 +223,7 @@ class World:
     # Requests --------------------------------------------------------------------------------------------------------
 
     def arrive(self, proxied: ProxiedRequest) -> None:
-        """A client's request has come, complete."""
+        """A client's request has arrived, complete."""
         view = proxied.view
         self.proxied_requests[view.id] = proxied
         if self.keep_body is not None:
@@ -233,7 +233,7 @@ class World:
         self.turn(Arrived(view.arrived_at, view))
 
     def ended(self, proxied: ProxiedRequest, status: int) -> None:
-        """A request is over for its client."""
+        """A request has ended for its client."""
         del self.proxied_requests[proxied.view.id]
         proxied.exchange.gone = proxied.exchange.flow = (
             None  # or the two would keep each other until the garbage collector
@@ -246,14 +246,14 @@ class World:
         return [proxied for proxied in self.proxied_requests.values() if slot in proxied.slots]
 
     def lose(self, engine: Engine) -> None:
-        """An engine is dead: what it has goes elsewhere, and its cache is taken for lost."""
+        """An engine is dead: its requests go elsewhere, and its cache is dropped from the belief."""
         self.fleet.eject(engine)  # first, or what is held would go there as its requests are taken away
         for proxied in self.on(engine.slot):
             proxied.lost(engine.slot, Failure("reset", "the engine is gone", False))
         self.fleet.lose(engine)
 
     def sweep(self) -> None:
-        """Give up what has waited or lived too long; let drained engines go."""
+        """Abort requests that have waited or run too long; remove drained engines."""
         now, settings = self.clock(), self.settings
         held, life = int(settings.held_s * 1e12), int(settings.request_s * 1e12)
         for proxied in list(self.proxied_requests.values()):
@@ -269,7 +269,7 @@ class World:
             self.fleet.leave_if_idle(engine)
 
     def end_all(self, reason: str) -> None:
-        """The gateway goes down: every request gets an end."""
+        """The gateway shuts down: end every request."""
         for proxied in sorted(
             self.proxied_requests.values(), key=lambda proxied: proxied.state
         ):  # the held first: none is sent any more

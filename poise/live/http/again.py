@@ -1,4 +1,4 @@
-"""A head that repeats the one before it, but for its length, is not parsed again.
+"""A cache of the last request head: a head that repeats it, but for its length, is not parsed again.
 
 Clients that keep a connection mostly send the same head with each request, some with twenty headers. Repeated is only
 what the parser has accepted, byte for byte; digits alone may differ, and only where the parser has read the length.
@@ -16,7 +16,7 @@ _ONCE = frozenset((b"expect", b"transfer-encoding", b"upgrade"))
 
 
 class RepeatedHeads:
-    """What one connection remembers of its heads: the second, in case those after it are the same."""
+    """The heads that one connection remembers: the second, in case those after it are the same."""
 
     __slots__ = ("_again", "_seen")
 
@@ -25,11 +25,11 @@ class RepeatedHeads:
         self._seen = 0
 
     def recall(self, data: bytes, at: int) -> Exchange | None:
-        """The request that a read holds, if that is one whole request with the head that is remembered."""
+        """The request in a read, if that is one whole request with the remembered head."""
         return None if self._again is None else self._again.read(data, at)
 
     def learn(self, data: bytes, exchange: Exchange, limit: int) -> None:
-        """A read was parsed, and held this request; a client whose heads vary is let be."""
+        """A read was parsed, and held this request; a client whose heads vary is no longer checked."""
         if self._again is not None:
             if self._again.differs:
                 self._again = None
@@ -39,7 +39,7 @@ class RepeatedHeads:
 
 
 class Again:
-    """A head that may come again.
+    """A head that may be repeated.
 
     before, after: its bytes around the digits of its length.  model: the exchange that it began.  place: of the length
     among the headers.  limit: of the body, in bytes.
@@ -54,11 +54,11 @@ class Again:
         self._place = place
         self._limit = limit
         self.differs = False
-        """Another head came: this client does not repeat itself."""
+        """Another head arrived: this client does not repeat itself."""
 
     @classmethod
     def of(cls, data: bytes, exchange: Exchange, limit: int) -> Again | None:
-        """From a read that was one request; None if it was more than that, or holds something that counts but once."""
+        """From a read that was one request; None if it was more than that, or has something that applies only once."""
         end = data.find(b"\r\n\r\n") + 4
         found = _LENGTH.search(data, 0, end)
         names = [name for name, _ in exchange.headers]
@@ -70,7 +70,7 @@ class Again:
         return cls(data[: found.start(1)], data[found.end(1) : end], model, names.index(b"content-length"), limit)
 
     def read(self, data: bytes, at: int) -> Exchange | None:
-        """The request that a read holds, if it is one whole request with this head."""
+        """The request in a read, if it is one whole request with this head."""
         before, after = self._before, self._after
         if not data.startswith(before):
             self.differs = True

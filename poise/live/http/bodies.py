@@ -24,5 +24,5 @@ class Bodies:
         self.limit = limit
 
     def fits(self, size: int) -> bool:
-        """Whether so much more may be kept."""
+        """Whether there is room for `size` more bytes."""
         return self.held + size <= self.limit

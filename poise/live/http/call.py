@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
-
-if TYPE_CHECKING:
-    from poise.live.http.upstream import Upstream
+from typing import Literal, NamedTuple, Protocol
 
 Kind = Literal["refused", "dns", "reset", "cut", "timeout", "garbage", "stale"]
 
@@ -45,19 +42,32 @@ class ResponseHandler(Protocol):
         """The answer began; headers are lower-cased, without those of the hop."""
 
     def data(self, data: bytes) -> None:
-        """Bytes of the body, as they came: all of one read at once."""
+        """Bytes of the body, as they arrived: all of one read at once."""
 
     def end(self) -> None:
         """The answer is complete."""
 
     def failed(self, why: Failure) -> None:
-        """There will be no complete answer."""
+        """The answer will not be complete."""
+
+
+class Carrier(Protocol):
+    """The connection that a request is on."""
+
+    def drop(self) -> None:
+        """Close at once, without a callback."""
+
+    def pause(self) -> None:
+        """Read no more."""
+
+    def resume(self) -> None:
+        """Read on."""
 
 
 class Call:
-    """A request under way.
+    """A running request.
 
-    answered: something of its answer has come.  over: it has ended, failed or was cancelled.
+    answered: something of its answer arrived.  over: it has ended, failed or was cancelled.
     """
 
     __slots__ = ("answered", "heard", "opening", "over", "paused", "upstream")
@@ -67,11 +77,11 @@ class Call:
         self.answered = False
         self.over = False
         self.paused = False
-        self.upstream: Upstream | None = None
+        self.upstream: Carrier | None = None
         self.opening: asyncio.Task[None] | None = None
 
     def cancel(self) -> None:
-        """Call it off: the connection is closed at once, by which the engine learns that its client left."""
+        """Cancel it: the connection is closed at once, by which the engine learns that its client left."""
         if self.over:
             return
         upstream, opening = self.upstream, self.opening
@@ -88,13 +98,13 @@ class Call:
             self.upstream.pause()
 
     def resume(self) -> None:
-        """Read on."""
+        """Resume reading."""
         self.paused = False
         if self.upstream is not None:
             self.upstream.resume()
 
     def finish(self) -> ResponseHandler:
-        """It is over: lets go of who sent it, who often holds the call, and returns that one to be told."""
+        """End the call: drop the reference to its sender, which often holds the call, and return it to be notified."""
         heard, self.heard = self.heard, NOBODY
         self.over = True
         self.upstream = self.opening = None
@@ -107,7 +117,7 @@ class Call:
 
 
 class _Nobody:
-    """Hears of a call that is over."""
+    """The sender of a call that is over; ignores everything."""
 
     def head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None: ...
 

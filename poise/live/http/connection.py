@@ -26,7 +26,7 @@ SLOW_BODY: Final = Refusal(408, "body_timeout", "the body came too slowly")
 
 
 class Connection(Deadline, asyncio.Protocol):
-    """Serves one client: requests that come together are answered one after the other.
+    """Serves one client: requests that arrive together are answered one after the other.
 
     While one is in progress the next is not parsed: at most one read is buffered, and reading stops. A client that
     closes its sending side counts as gone: it looks like a close, and a stream without a reader costs an engine.
@@ -60,17 +60,17 @@ class Connection(Deadline, asyncio.Protocol):
         self._serving = False
         self._unread = 0
         self.closing = False
-        """No request will be read after the one under way."""
+        """Read no request after the current one."""
 
     @property
     def idle(self) -> bool:
-        """Nothing of a request has come, and nothing is under way."""
+        """Whether no request is being read or answered."""
         return self._exchange is None and not self._unread and (self._reader is None or self._reader.state == IDLE)
 
-    # Of the transport ------------------------------------------------------------------------------------------------
+    # Called by the transport -----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has come."""
+        """A client has connected."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its bases
         peer = transport.get_extra_info("peername")
         self._peer = peer[0] if isinstance(peer, tuple) else ""
@@ -79,7 +79,7 @@ class Connection(Deadline, asyncio.Protocol):
             self._refuse(FULL)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Bytes have arrived."""
         if self._unread:
             self._drop(data)
         elif self._exchange is not None or self._ahead is not None or self._paused:
@@ -89,7 +89,7 @@ class Connection(Deadline, asyncio.Protocol):
             self._serve()
 
     def eof_received(self) -> None:
-        """The client sends no more: for us it has gone."""
+        """The client has closed its sending side, which counts as a disconnect."""
         if self._exchange is not None:
             self._transport.abort()
         self._leave()
@@ -119,7 +119,7 @@ class Connection(Deadline, asyncio.Protocol):
         elif self._exchange.flow is not None:
             self._exchange.flow(True)
 
-    # Of the exchange -------------------------------------------------------------------------------------------------
+    # Called by the exchange ------------------------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
         """Send."""
@@ -130,7 +130,7 @@ class Connection(Deadline, asyncio.Protocol):
         self._loop.call_soon(call)
 
     def over(self) -> None:
-        """The answer is complete: close, or go on with what has come meanwhile."""
+        """The answer is complete: close, or continue with what has arrived meanwhile."""
         exchange = self._part()
         self.since = 0
         if exchange.keep_alive and not self.closing:
@@ -139,7 +139,7 @@ class Connection(Deadline, asyncio.Protocol):
             self._close()
 
     def cut(self, clean: bool) -> None:
-        """Close without an end; by a reset where a close would look like one."""
+        """Close before the end of an answer; by a reset where a close would look like a complete one."""
         self._part()
         if clean:
             self._close()
@@ -158,16 +158,16 @@ class Connection(Deadline, asyncio.Protocol):
             bodies.held += size
         return fits
 
-    # Of the server ---------------------------------------------------------------------------------------------------
+    # Called by the server --------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Answer what is under way, and close."""
+        """Finish the current answer, and close."""
         if self.idle:
             self._close()
         self.closing = True
 
     def dismiss(self) -> None:
-        """Answer that nothing more is answered, where an answer has not begun; and close."""
+        """Answer 503 where an answer has not begun; and close."""
         exchange = self._exchange
         if exchange is not None:
             if exchange.gone is not None:
@@ -187,7 +187,7 @@ class Connection(Deadline, asyncio.Protocol):
         self._transport.abort()
 
     def sweep(self, at: int) -> None:
-        """Act on what has waited too long."""
+        """Act on an expired deadline."""
         limits, reader = self._server.limits, self._reader
         if self._exchange is not None or self._unread or self._transport.is_closing():
             limit_s = limits.linger_s if self._unread else limits.read_s
@@ -207,7 +207,7 @@ class Connection(Deadline, asyncio.Protocol):
     # Inside ----------------------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        """Hand over what is ready, one at a time; answers given at once are a loop here, not a recursion."""
+        """Hand over requests that are ready, one at a time; answers given at once are a loop here, not a recursion."""
         if self._serving or self._unread:
             return
         self._serving = True
@@ -231,7 +231,7 @@ class Connection(Deadline, asyncio.Protocol):
         self._serving = False
 
     def _read(self, data: bytes, at: int) -> None:
-        """Let a reader have what came; it is lent for as long as a request is on its way."""
+        """Feed a reader; it is lent for as long as a request is being read."""
         reader = self._reader
         if reader is None:
             reader = self._reader = self._server.lend()
@@ -241,7 +241,7 @@ class Connection(Deadline, asyncio.Protocol):
         reader.feed(data, at)
 
     def _take(self, reader: RequestReader) -> Exchange:
-        """The first request that is ready; a reader that has no more goes back."""
+        """The first request that is ready; an empty reader is returned to the server."""
         exchange = reader.ready.pop(0)
         if reader.state == IDLE and not reader.ready and exchange.keep_alive and reader.refusal is None:
             self._reader = None
@@ -268,7 +268,7 @@ class Connection(Deadline, asyncio.Protocol):
             exchange.answer(500, self._server.refused(500, "the server failed"))
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Say why, and close; what the client still sends is read for a while, or a reset would swallow the answer."""
+        """Send the refusal, and close; what the client still sends is read for a while, or a reset would discard it."""
         server = self._server
         server.count(refusal.cause)
         body = refusal.body or server.refused(refusal.status, refusal.reason)
@@ -284,7 +284,7 @@ class Connection(Deadline, asyncio.Protocol):
             self._transport.write_eof()
 
     def _keep(self, data: bytes) -> None:
-        """Keep what came too early; without room for it this connection ends with the answer under way."""
+        """Buffer pipelined bytes; without room for them this connection ends with the current answer."""
         bodies = self._server.bodies
         self._transport.pause_reading()
         if not bodies.fits(len(data)):
@@ -307,12 +307,12 @@ class Connection(Deadline, asyncio.Protocol):
         self._transport.close()
 
     def _leave(self) -> None:
-        """The client has gone: notify the handler, once."""
+        """The client has disconnected: notify the handler, once."""
         if self._exchange is not None:
             self._part().leave()
 
     def _part(self) -> Exchange:
-        """The exchange under way is over."""
+        """The current exchange has ended."""
         exchange, self._exchange = self._exchange, None
         assert exchange is not None
         self._server.open -= 1

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from poise.live.http.header import Headers, reply_head
 
 CHUNKED, LENGTH, UNTIL_CLOSE, NO_BODY = range(4)
-"""How the end of an answer is marked."""
+"""The end marker of a chunked answer."""
 
 BODILESS = frozenset((204, 304))
 """Statuses whose answers have no body."""
@@ -19,7 +19,7 @@ JOINED = 65_536
 
 
 class Line(Protocol):
-    """What an exchange needs of its connection."""
+    """The connection interface of an exchange."""
 
     closing: bool
 
@@ -46,7 +46,7 @@ class Exchange:
     """One request of a client, complete with its body, and the answer to it.
 
     target: path and query as sent.  path: decoded, without the query.  headers: names lower-cased, in order.
-    peer: the client's address.  begun_at: when its first byte came, in picoseconds.
+    peer: the client's address.  begun_at: when its first byte arrived, in picoseconds.
     more: bytes reserved for it in addition to its body.
     gone: set by the handler; called once if the client leaves, or closes its sending side, before the answer's end.
     flow: set by the handler; `flow(False)` when the client reads too slowly, `flow(True)` when it has caught up.
@@ -200,7 +200,7 @@ class Exchange:
         self.end()
 
     def cut(self) -> None:
-        """The answer cannot be completed: end the connection so that the client sees it."""
+        """Abort the answer: end the connection so that the client sees that it is incomplete."""
         line, self._line = self._line, None
         if line is None:
             return
@@ -218,13 +218,13 @@ class Exchange:
         return True
 
     def rewrite(self, body: bytes) -> None:
-        """Ask for something else from now on."""
+        """Replace the target from now on."""
         if self._line is not None:
             self._line.freed(len(self.body) - len(body))
         self.body = body
 
     def forget(self) -> None:
-        """The request will not be asked for any more: an answer may last long."""
+        """Free the request's body, which is not needed any more: an answer may last long."""
         if self._line is not None:
             self._line.freed(len(self.body))
         self.body, self.headers = b"", []
@@ -233,22 +233,22 @@ class Exchange:
         """Another request with the same first line."""
         return Exchange(self.method, self.target, headers, body, begun_at, None, self.keep_alive, self.modern)
 
-    # Of the connection -----------------------------------------------------------------------------------------------
+    # Called by the connection ----------------------------------------------------------------------------------------
 
     def join(self, line: Line, peer: str) -> None:
-        """Its turn has come."""
+        """Start the answer: earlier exchanges have ended."""
         self._line = line
         self.peer = peer
 
     def leave(self) -> None:
-        """The client has gone; what the handler still writes is dropped."""
+        """The client has disconnected; what the handler still writes is dropped."""
         gone = self.gone
         self._line = self.gone = self.flow = None
         if gone is not None:
             gone()
 
     def _tail(self, status: int, length: int | None) -> bytes:
-        """What frames the body, and the end of the head."""
+        """The framing headers, and the end of the head."""
         framing = b""
         if length is not None and status != 204:
             framing = b"\r\ncontent-length: %d" % length
@@ -267,12 +267,12 @@ class Exchange:
             self._line.write(head)
 
     def _late(self) -> None:
-        """The client has gone, which is not the handler's fault; or the answer has ended, which is."""
+        """Ignore a write after a disconnect, which is not the handler's fault; raise for one after the answer's end."""
         assert not self.ended, "the answer has ended"
 
 
 def _plain(path: str) -> str:
-    """Decoded, and without the origin of `http://host/path`, as proxies are asked for it; `*` stays."""
+    """Decoded, and without the origin of `http://host/path`, the form that proxies get; `*` stays."""
     if not path.startswith("/"):
         _, origin, rest = path.partition("://")
         path = "/" + rest.partition("/")[2] if origin else path

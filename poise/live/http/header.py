@@ -22,19 +22,19 @@ HOP = frozenset(
         b"upgrade",
     )
 )
-"""Headers that speak of one connection and never go past it (RFC 9110, section 7.6.1)."""
+"""Hop-by-hop headers, which are never forwarded (RFC 9110, section 7.6.1)."""
 
 OURS = HOP | {b"content-length"}
-"""Headers of an answer that the wire writes itself."""
+"""Headers of an answer that this module writes itself."""
 
 ASKED = OURS | {b"expect", b"host"}
-"""Headers of a request that the wire writes itself, or has already answered."""
+"""Headers of a request that this module writes itself, or that are already answered."""
 
 STATUS = {status: b"HTTP/1.1 %d " % status for status in range(100, 1000)}
 STATUS.update({each.value: b"HTTP/1.1 %d %b" % (each.value, each.phrase.encode()) for each in HTTPStatus})
 
 PLAIN = frozenset((b"keep-alive", b"close", b"Keep-Alive"))
-"""Connection headers that name no other."""
+"""Connection headers that name no other header."""
 
 EMPTY = frozenset((b"GET", b"HEAD", b"OPTIONS", b"DELETE"))
 """Methods that usually have no body: without one no length is sent."""
@@ -43,9 +43,9 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 def reply_head(status: int, headers: Headers, tail: bytes) -> bytes:
-    """The head of an answer; names are lower-case, `tail` holds what frames it and the empty line.
+    """The head of an answer; names are lower-case, `tail` has the framing headers and the empty line.
 
-    Raises ValueError where a name or a value would break its line.
+    Raises ValueError where a name or a value contains a line end.
     """
     lines = [STATUS[status]]
     lines += [b": ".join(pair) for pair in headers if pair[0] not in OURS]
@@ -53,9 +53,9 @@ def reply_head(status: int, headers: Headers, tail: bytes) -> bytes:
 
 
 def request_head(method: bytes, target: bytes, host: bytes, headers: Headers, length: int) -> bytes:
-    """The head of a request to an engine; names are lower-case, what ends at this hop is left out.
+    """The head of a request to an engine; names are lower-case, hop-by-hop headers are left out.
 
-    Raises ValueError where the target, a name or a value would break its line.
+    Raises ValueError where the target, a name or a value contains a line end.
     """
     ours = _and_named(ASKED, headers)
     lines = [b"%b %b HTTP/1.1\r\nhost: %b" % (method, target, host)]
@@ -66,13 +66,13 @@ def request_head(method: bytes, target: bytes, host: bytes, headers: Headers, le
 
 
 def end_to_end(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """The headers that go on past this hop."""
+    """The end-to-end headers."""
     hop = _and_named(HOP, headers)
     return [pair for pair in headers if pair[0] not in hop]
 
 
 def _and_named(ours: frozenset[bytes], headers: Headers) -> frozenset[bytes]:
-    """With the headers that Connection headers name as belonging to the hop, which mostly are none."""
+    """With the headers that Connection headers name as hop-by-hop, mostly none."""
     values = [value for name, value in headers if name == b"connection" and value not in PLAIN]
     return ours.union(token.strip() for value in values for token in value.lower().split(b",")) if values else ours
 

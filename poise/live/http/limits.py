@@ -1,4 +1,4 @@
-"""What a client may ask of the server, and how long the pool waits for an engine."""
+"""Limits on what clients may send, and on how long the pool waits for an engine."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ SECOND = 10**12
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on one client's connection; what goes past one is refused, and counted by its reason.
+    """Bounds on one client's connection; a request past one is refused, and counted by its reason.
 
     header_bytes, headers: of one head (431).  body_bytes: of one body (413).  pipelined: requests that may wait behind
-    the one under way (503).  head_s: for a whole head (408).  body_s: for a body, and for every `body_rate` bytes of it
-    a second more (408).  idle_s: between requests.  read_s: for a client that takes nothing of its answer.
+    the current one (503).  head_s: for a whole head (408).  body_s: for a body, and for every `body_rate` bytes of it
+    a second more (408).  idle_s: between requests.  read_s: for a client that reads nothing of its answer.
     bodies_bytes: of all clients' bodies together, being read or kept for an engine (503).
     linger_s, linger_bytes: how long, and how much of, a refused request is still read, so that its client sees why.
-    connections: at once (503).  write_buffer_bytes: unread by the client before the handler is told to stop.
+    connections: at once (503).  write_buffer_bytes: unread by the client before the handler must pause.
     """
 
     header_bytes: int = 32_768
@@ -38,9 +38,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
-    """How connections to one engine are kept and waited for; a time of 0 is no limit.
+    """How connections to one engine are kept and waited for; a time of 0 means no limit.
 
-    idle: connections kept without work.  idle_s: how long, less than the engine keeps them (uvicorn: 5 s).
+    idle: unused connections kept.  idle_s: how long, less than the engine keeps them (uvicorn: 5 s).
     connect_s: for a connection.  head_s: from the request to the answer's first byte.  stall_s: between two reads of
     an answer.  header_bytes: of an answer's head, or of what surrounds its body without a byte of it.
     """

@@ -1,4 +1,4 @@
-"""The event loop that the live side runs on."""
+"""The event loop of live services."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Result = TypeVar("Result")
 
 
 def factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """What makes a loop: uvloop's where it is installed, else asyncio's own."""
+    """The loop factory: uvloop's where it is installed, else asyncio's own."""
     try:
         import uvloop
     except ImportError:

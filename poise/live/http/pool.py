@@ -1,4 +1,4 @@
-"""Connections to one engine, kept alive and used again, the latest first."""
+"""A pool of keep-alive connections to one engine; the latest used is reused first."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from poise.live.http.upstream import Upstream
 
 
 class Pool:
-    """Sends requests to the engine at `address`, each on a connection of its own for as long as it lasts.
+    """Sends requests to the engine at `address`, each on a connection of its own until it ends.
 
-    tls: how to verify the engine where the address says TLS; None trusts what the system trusts.
-    forbidden: why nothing is sent to an IP address ("": something may be), asked of all that a name has, each time that
-    it is looked up; None: everything may be.
+    tls: how to verify the engine where the address says TLS; None: the system's trusted certificates.
+    forbidden: why nothing is sent to an IP address ("": requests may be), checked for every address of a name, each
+    time that it is resolved; None: all may be.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class Pool:
 
     @property
     def connections(self) -> int:
-        """Connections that are open, in use or not."""
+        """Open connections, in use or not."""
         return len(self._upstreams)
 
     @property
     def idle(self) -> int:
-        """Connections that are kept without work."""
+        """Open connections without a request."""
         return len(self._idle)
 
     def send(
@@ -61,11 +61,11 @@ class Pool:
         heard: ResponseHandler,
         fresh: bool = False,
     ) -> Call:
-        """Send a request; header names are lower-case, host, length and what belongs to the hop are written here.
+        """Send a request; header names are lower-case; host, length and hop-by-hop headers are written here.
 
         fresh: on a new connection, since a kept one was closed under this request.
-        `heard` is told of the answer later, never before this returns. Raises ValueError for a header that would break
-        its line.
+        `heard` gets the answer later, never before this returns. Raises ValueError for a header that contains a line
+        end.
         """
         request = (request_head(method, target, self._host, headers, len(body)), body)
         call = Call(heard)
@@ -82,7 +82,7 @@ class Pool:
         return call
 
     async def close(self) -> None:
-        """Close every connection; a request under way fails as cut."""
+        """Close every connection; running requests fail as cut."""
         for task, call in list(self._opening.items()):
             task.cancel()
             call.fail("cut", "the pool was closed")
@@ -95,7 +95,7 @@ class Pool:
             await self._empty
         self._sweep.stop()
 
-    # Of the connections ----------------------------------------------------------------------------------------------
+    # Called by connections -------------------------------------------------------------------------------------------
 
     def join(self, upstream: Upstream) -> None:
         """A connection is open."""
@@ -155,7 +155,7 @@ class Pool:
         return upstream
 
     async def _hosts(self) -> list[str]:
-        """The addresses that may be sent to; gaierror where there are none."""
+        """The addresses that requests may be sent to; gaierror where there are none."""
         host, port, *_ = self.address
         if self._forbidden is None or _is_ip(host):
             return [host]
@@ -168,7 +168,7 @@ class Pool:
 
 
 def _why(error: Exception, address: Address, connect_s: float) -> tuple[Kind, str]:
-    """What to call it that there is no connection; a host that no name can have raises a UnicodeError."""
+    """The failure kind of a connection error; a host that cannot be a name raises a UnicodeError."""
     where = f"{address.host}:{address.port}"
     if isinstance(error, TimeoutError):
         return "timeout", f"no connection to {where} in {connect_s:g} s"

@@ -1,4 +1,4 @@
-"""What the wire refuses by itself; and the body of an error, whoever makes it."""
+"""Refusals by the HTTP layer itself, and the body of an error."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from poise.live.http.header import Headers
 
 
 class Refusal(NamedTuple):
-    """Why nothing more is read of a client: a status, a word to count it by, and a sentence for the client.
+    """Why a client's request is refused: a status, a word to count it by, and a sentence for the client.
 
-    headers: of the answer.  body: the whole JSON, where it says more than the sentence.
+    headers: of the answer.  body: the whole JSON, where it has more than the sentence.
     """
 
     status: int
@@ -24,7 +24,7 @@ class Refusal(NamedTuple):
 
 
 Gate = Callable[[Mapping[bytes, bytes]], Refusal | None]
-"""From the first value of each header, by its lower-case name, to why the request's body is not worth reading."""
+"""From the first value of each header, by its lower-case name, to the reason for refusing the request unread."""
 
 
 def error_body(code: int | str | None, kind: str, message: str, param: str | None = None) -> bytes:
@@ -33,5 +33,5 @@ def error_body(code: int | str | None, kind: str, message: str, param: str | Non
 
 
 def openai(status: int, reason: str) -> bytes:
-    """The body of an error of which no more is known than its status."""
+    """The body of an error with no more than a status."""
     return error_body(status, "server_error" if status >= 500 else "invalid_request_error", reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 HEAD, BODY, DONE, GARBAGE = range(4)
-"""What is waited for, or how the answer ended."""
+"""The state of an answer."""
 
 
 class ReplyReader:
@@ -38,7 +38,7 @@ class ReplyReader:
         self.begin("GET")
 
     def close(self) -> None:
-        """Let go of the parser, which holds this reader."""
+        """Release the parser, which holds this reader."""
         del self._parser
 
     def begin(self, method: str | bytes) -> None:
@@ -53,7 +53,7 @@ class ReplyReader:
         self.reusable = False
 
     def feed(self, data: bytes) -> bytes:
-        """Read what came; returns the bytes of the body in it."""
+        """Parse a read; returns the bytes of the body in it."""
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade:
@@ -78,7 +78,7 @@ class ReplyReader:
         return self.state == DONE
 
     def _spoil(self, reason: str) -> None:
-        """What comes after the end is no harm to the answer, but the connection is not to be trusted."""
+        """Bytes after the end do not harm the answer, but the connection cannot be reused."""
         self.reusable = False
         if self.state != DONE:
             self.state = GARBAGE
@@ -97,7 +97,7 @@ class ReplyReader:
             self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """The head is complete; one of status 1xx is passed over."""
+        """The head is complete; one of status 1xx is skipped."""
         if self.state != HEAD:
             return
         self.status = self._parser.get_status_code()

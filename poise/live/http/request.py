@@ -80,17 +80,17 @@ class RequestReader:
         return len(self._body)
 
     def follows(self, limits: Limits, gate: Gate | None) -> bool:
-        """Whether these are what it holds clients to."""
+        """Whether these are its limits."""
         return self._limits is limits and self._gate == gate
 
     def close(self) -> None:
-        """Let go of what was read, and of the parser, which holds this reader."""
+        """Release what was read, and the parser, which holds this reader."""
         self._forget()
         self._bodies.held -= sum(len(exchange.body) for exchange in self.ready)
         del self._parser
 
     def feed(self, data: bytes, at: int) -> None:
-        """Read what came at `at`."""
+        """Parse a read that arrived at `at`."""
         bodies = self._bodies
         if self.state == IDLE and bodies.fits(len(data)):
             exchange = self.memory.recall(data, at)
@@ -110,14 +110,14 @@ class RequestReader:
             self._forget()
 
     def _ask(self, gate: Gate) -> None:
-        """See that a body is worth waiting for."""
+        """Refuse a request by its head, before its body is read."""
         refusal = gate(self._head)
         if refusal is not None:
             raise Refused(*refusal)
         self._through = True
 
     def _forget(self) -> None:
-        """Let go of a body that will not be complete."""
+        """Release a body that will not be complete."""
         self._bodies.held -= len(self._body)
         self._body = bytearray()
         self._parts.clear()
@@ -144,7 +144,7 @@ class RequestReader:
         return b""
 
     def _wait(self) -> None:
-        """The request is not complete: put together what came of its body, and see that it stays within its limits."""
+        """The request is not complete: join its body so far, and check its limits."""
         limits = self._limits
         if self._parts:
             self._gather()
@@ -155,7 +155,7 @@ class RequestReader:
             raise self._too_long() if self.state == HEAD else Refused(400, "malformed", "chunks without a body")
 
     def _gather(self) -> bytearray:
-        """Put the pieces together: a chunk of one byte costs forty until then."""
+        """Join the pieces of the body: a chunk of one byte takes forty until then."""
         before = len(self._body)
         self._body += b"".join(self._parts)
         self._parts.clear()
@@ -167,7 +167,7 @@ class RequestReader:
         return self._body
 
     def _take(self, data: bytes) -> bytes:
-        """Take the body that the parser would not read, as it came with an offer to upgrade; returns the rest."""
+        """Take the body that the parser would not read, as its request offers to upgrade; returns the rest."""
         part, rest = data[: self._raw], data[self._raw :]
         self._raw -= len(part)
         self._parts.append(part)
@@ -262,7 +262,7 @@ class RequestReader:
         self._bare = -self._size  # what follows in this read is of the next request
         self._begin()
 
-    # What is refused -------------------------------------------------------------------------------------------------
+    # Refusals --------------------------------------------------------------------------------------------------------
 
     def _too_long(self) -> Refused:
         return Refused(431, "head", f"the head is longer than {self._limits.header_bytes} bytes")
@@ -274,7 +274,7 @@ class RequestReader:
         return len(self._target) + sum(len(name) + len(value) + 4 for name, value in self._headers)
 
     def _fold(self) -> None:
-        """Some header came twice: the first counts, where it may (the parser sees to those that say where it ends)."""
+        """Some header is repeated: the first counts, where it may (the parser checks those that frame the body)."""
         self._head = dict(reversed(self._headers))
         if sum(name == b"host" for name, _ in self._headers) > 1:
             raise Refused(400, "malformed", "a request names its host once")
@@ -291,7 +291,7 @@ class RequestReader:
         self.expects = self._modern
 
     def _stay(self) -> None:
-        """Go on in HTTP/1.1 with a client that offers to upgrade (as Java's does); its body is taken by length."""
+        """Continue in HTTP/1.1 with a client that offers to upgrade (as Java's does); its body is taken by length."""
         if self._parser.get_method() == b"CONNECT":
             raise Refused(501, "connect", "this is no tunnel")
         if b"transfer-encoding" in self._head:

@@ -16,19 +16,19 @@ from poise.live.http.request import RequestReader
 from poise.live.http.sweep import DeadlineTimer, period
 
 SPARE = 64
-"""Readers that are kept for the next request."""
+"""Readers that are kept for reuse."""
 
 LATE_S = 0.5
-"""How long a client that connects as the server stops listening may take to say what it wants."""
+"""Seconds for the request of a client that connects as the server stops listening."""
 
 
 class Server:
     """Calls `handler` with each request that is complete; the handler answers at once or later, on the loop's thread.
 
-    refused: makes the JSON body of an error that the wire answers itself, of its status and reason.
+    refused: makes the JSON body of an error that this layer answers itself, from its status and reason.
     gate: refuses requests by their heads, before their bodies are read and before `100 Continue`.
-    open: exchanges under way.  connections: of clients, at present.  accepted: connections, ever.
-    causes: how many clients were refused, by reason.  bodies: what is kept of requests' bodies.
+    open: running exchanges.  connections: of clients, at present.  accepted: connections in total.
+    causes: how many clients were refused, by reason.  bodies: buffered bytes of requests' bodies.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Server:
         return len(self._connections)
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Accept connections at `host`; returns the port, which the system chooses if 0 is asked for."""
+        """Accept connections at `host`; returns the port, which the system chooses for 0."""
         loop = asyncio.get_running_loop()
         socket = await loop.create_server(lambda: Connection(self, loop), host, port, ssl=tls, backlog=4096)
         self._sockets.append(socket)
@@ -68,7 +68,7 @@ class Server:
         return int(socket.sockets[0].getsockname()[1])
 
     async def drain(self, grace_s: float, last: Callable[[], None] | None = None) -> bool:
-        """Accept no more, close what is idle, let answers under way end, and cut those that take longer than `grace_s`.
+        """Accept no more, close idle connections, let running answers end, and cut those that outlast `grace_s`.
 
         last: called when the grace is over; it ends the handler's requests. Then clients that are still connected are
         answered 503, and have `Limits.linger_s` to read it. Without it they are cut at once.
@@ -106,16 +106,16 @@ class Server:
         return True
 
     def change(self, limits: Limits, gate: Gate | None) -> None:
-        """Hold clients to these limits from now on; a request that is being read ends under those it began with."""
+        """Apply these limits from now on; a request that is being read ends under those it began with."""
         self.limits, self.gate = limits, gate
         self.bodies.limit = limits.bodies_bytes
         while self._readers:
             self._readers.pop().close()
 
-    # Of the connections ----------------------------------------------------------------------------------------------
+    # Called by connections -------------------------------------------------------------------------------------------
 
     def join(self, connection: Connection) -> bool:
-        """A client has come; False if it is one too many."""
+        """A client connects; False if it is one too many."""
         fits = len(self._connections) < self.limits.connections
         self._connections.add(connection)
         self.accepted += 1
@@ -125,17 +125,17 @@ class Server:
         return fits
 
     def leave(self, connection: Connection) -> None:
-        """A client has gone."""
+        """A client has disconnected."""
         self._connections.discard(connection)
         if self._empty is not None and not self._connections and not self._empty.done():
             self._empty.set_result(None)
 
     def lend(self) -> RequestReader:
-        """A reader for a request that begins: a connection without one, idle or waiting, is half as large."""
+        """A reader for a new request: a connection without one, idle or waiting, takes half the memory."""
         return self._readers.pop() if self._readers else RequestReader(self.limits, self.bodies, self.gate)
 
     def take_back(self, reader: RequestReader) -> None:
-        """A reader that has read whole requests and is as good as new."""
+        """Return a reader whose requests are complete."""
         if len(self._readers) < SPARE and reader.follows(self.limits, self.gate):
             self._readers.append(reader)
 

@@ -11,19 +11,19 @@ from poise.live.http.limits import SECOND
 
 
 class Swept(Protocol):
-    """Something that may wait too long."""
+    """Something with a deadline."""
 
     def sweep(self, at: int) -> None:
-        """End it if it has waited too long at `at`."""
+        """End it if its deadline has passed at `at`."""
 
 
 def period(*limits_s: float) -> float:
-    """How often to look, in seconds: an eighth of the shortest limit, between 10 ms and 1 s."""
+    """Period of the sweep in seconds: an eighth of the shortest limit, between 10 ms and 1 s."""
     return min([1.0, *(max(limit / 8, 0.01) for limit in limits_s if limit)])
 
 
 class DeadlineTimer:
-    """Looks at all of `members` once in `period_s`, from `start()` to `stop()`."""
+    """Checks all of `members` once in `period_s`, from `start()` to `stop()`."""
 
     __slots__ = ("_members", "_period_s", "_timer")
 
@@ -33,12 +33,12 @@ class DeadlineTimer:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Look from now on."""
+        """Start the timer."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._period_s, self._look)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -52,7 +52,7 @@ class DeadlineTimer:
 
 
 class Deadline:
-    """Something that waits, since when is stamped by the sweep: so beginning to wait costs no look at the clock.
+    """A wait whose start is stamped by the sweep, so beginning to wait does not read the clock.
 
     since: 0 where a wait has begun since the last sweep.
     """

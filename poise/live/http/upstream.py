@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from poise.live.http.call import Call, Kind
 from poise.live.http.header import end_to_end
+from poise.live.http.limits import PoolLimits
 from poise.live.http.reply import BODY, DONE, GARBAGE, HEAD, ReplyReader
 from poise.live.http.sweep import Deadline
 
-if TYPE_CHECKING:
-    from poise.live.http.pool import Pool
+
+class Keeper(Protocol):
+    """Owns the connections to an engine, as a `Pool` does."""
+
+    limits: PoolLimits
+
+    def join(self, upstream: Upstream) -> None:
+        """A connection is open."""
+
+    def keep(self, upstream: Upstream) -> bool:
+        """An answer is complete: True if the connection is kept."""
+        ...
+
+    def leave(self, upstream: Upstream) -> None:
+        """A connection is closed."""
 
 
 class Upstream(Deadline, asyncio.Protocol):
-    """Carries one request at a time. What an engine says unasked, or after the end of an answer, closes it."""
+    """Carries one request at a time. Bytes from the engine outside an answer close the connection."""
 
     __slots__ = ("_call", "_given_up", "_kept", "_pool", "_reader", "_told", "_transport")
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Keeper) -> None:
         self._pool = pool
         self._reader = ReplyReader(pool.limits.header_bytes)
         super().__init__()
@@ -30,7 +44,7 @@ class Upstream(Deadline, asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """A request may be sent on it."""
+        """Whether a request may be sent on it."""
         return self._call is None and not self._transport.is_closing()
 
     def begin(self, call: Call, method: bytes, request: tuple[bytes, bytes]) -> None:
@@ -53,7 +67,7 @@ class Upstream(Deadline, asyncio.Protocol):
         self._transport.abort()
 
     def give_up(self) -> None:
-        """The caller no longer waits for the connection, whether it is open by now or not."""
+        """The caller needs the connection no longer, whether it is open by now or not."""
         self._given_up = True
         self._pool.leave(self)
 
@@ -63,13 +77,13 @@ class Upstream(Deadline, asyncio.Protocol):
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Read on."""
+        """Resume reading."""
         self.since = 0
         if not self._transport.is_closing():
             self._transport.resume_reading()
 
     def sweep(self, at: int) -> None:
-        """Close what was kept too long; fail what was waited for too long."""
+        """Close a connection idle for too long; fail a request whose deadline has passed."""
         limits, call = self._pool.limits, self._call
         if call is None:
             if self.waits(at, limits.idle_s):
@@ -89,10 +103,10 @@ class Upstream(Deadline, asyncio.Protocol):
         if call is not None:
             call.fail(kind, reason)
 
-    # Of the transport ------------------------------------------------------------------------------------------------
+    # Called by the transport -----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The engine has accepted."""
+        """The connection is open."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its bases
         if self._given_up:
             self._transport.abort()
@@ -100,7 +114,7 @@ class Upstream(Deadline, asyncio.Protocol):
             self._pool.join(self)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Bytes have arrived."""
         call = self._call
         if call is None:
             self._transport.abort()
@@ -122,7 +136,7 @@ class Upstream(Deadline, asyncio.Protocol):
                 self.fail("garbage", f"the engine's answer is not HTTP: {reader.reason}")
 
     def eof_received(self) -> None:
-        """The engine sends no more: the end of an answer, or of a hope."""
+        """The engine closed its sending side: the end of an answer, or a failure."""
         call = self._call
         if call is None:
             return
@@ -144,7 +158,7 @@ class Upstream(Deadline, asyncio.Protocol):
         call.fail("stale" if self._kept and not call.answered else "reset", reason)
 
     def _done(self, call: Call) -> None:
-        """The answer is complete: keep the connection if it can be trusted, then say so."""
+        """The answer is complete: keep the connection if it can be reused, then notify the sender."""
         self._call = None
         heard = call.finish()
         self.since = 0

@@ -52,19 +52,19 @@ class Subset:
         self._reach: dict[int, frozenset[int]] = {}
 
     def observe(self, event: Event) -> None:
-        """Only these may have a request."""
+        """Restrict a request to these replicas."""
         if type(event) is Restricted:
             self._reach[event.request] = frozenset(event.replicas)
 
     def ended(self, request: RequestView) -> None:
-        """A request is over."""
+        """A request has ended."""
         self.forget(request.id)
 
     def forget(self, request: int) -> None:
-        """A request is over, or was turned away before it could wait."""
+        """A request has ended, or was refused before it could wait."""
         self._reach.pop(request, None)
 
     def admit(self, request: RequestView, able: Sequence[int], cluster: ClusterView) -> Sequence[int]:
-        """Those within reach."""
+        """The reachable ones."""
         reach = self._reach.get(request.id)
         return able if reach is None else [replica for replica in able if replica in reach]

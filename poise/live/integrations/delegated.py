@@ -26,14 +26,14 @@ FIELDS: Final = (
     "model", "stream", "n", "priority", "user", "prompt_cache_key", "cache_salt", "max_tokens", "max_completion_tokens",
     "tools",
 )  # fmt: skip
-"""What is read of a request beside its messages or prompt, where it has it."""
+"""Attributes read of a request besides its messages or prompt, where it has them."""
 
 
 class DelegatedRequest:
     """One delegated request. replicas: those to try, in order; status: of a refusal, 0 for none.
 
     holder: the replica that accepted it, "" until one has; ended: those that have reported its end.
-    done: called once it is decided either way.
+    done: called once when it is decided.
     """
 
     def __init__(self, done: Callable[[], None]) -> None:
@@ -47,7 +47,7 @@ class DelegatedRequest:
 
     @property
     def decided(self) -> bool:
-        """Whether it is known where it goes, or that it does not."""
+        """Whether it is decided: routed or refused."""
         return bool(self.replicas or self.status)
 
     @property
@@ -56,38 +56,38 @@ class DelegatedRequest:
         return self.holder in self.ended
 
     def taken(self, replica: str) -> None:
-        """A replica has it."""
+        """A replica has accepted it."""
         self.holder = replica
         if self.passage.proxied is not None:
             self.passage.proxied.answered(200, [], _endpoint(replica))
             self.passage.proxied.passes(b"")
 
     def completed(self) -> None:
-        """A replica is done with it, or will not have it."""
+        """A replica has finished or refused it."""
         if self.passage.proxied is not None and self.passage.proxied.heard:
             self.passage.proxied.passed()
         self.passage.over()
 
-    # What the passage says -------------------------------------------------------------------------------------------
+    # Called by the decision -------------------------------------------------------------------------------------------
 
     def route(self, endpoints: Sequence[str], headers: Headers) -> None:
-        """It goes to the first of these that takes it."""
+        """Route it: to the first of these that accepts it."""
         self.replicas = [each.rpartition(":")[0] for each in endpoints]
         self._done()
 
     def refuse(self, status: int, headers: Headers, body: bytes) -> None:
-        """It goes nowhere."""
+        """Refuse it."""
         self.status = status
         self.retry_after_s = int(dict(headers).get(b"retry-after", b"0"))
         self.reason = msgspec.json.decode(body)["error"]["message"]
         self._done()
 
     def cut(self) -> None:
-        """Its replica died; the caller has noticed it."""
+        """Its replica died; the caller has seen it."""
 
 
 class Replicas:
-    """The world of requests that are handed over, and of the replicas among which is chosen, by name.
+    """The world of delegated requests, and of the replicas to choose from, by name.
 
     later: calls a function at an instant (picoseconds).
     """
@@ -116,7 +116,7 @@ class Replicas:
         return without
 
     def died(self, name: str) -> None:
-        """A replica is dead, and what it had with it."""
+        """A replica and its requests are lost."""
         engine = self._engines.pop(name, None)
         if engine is None:
             return
@@ -138,7 +138,7 @@ class Replicas:
 
 
 def asked_of(arguments: Iterable[Any], model: str) -> dict[str, Any]:
-    """What a call's arguments ask for, as an OpenAI body; a call that shows no text is one of an empty prompt.
+    """The OpenAI body that a call's arguments stand for; a call that shows no text is one of an empty prompt.
 
     Read are the first argument with `messages` or a `prompt`, as attributes (Ray Serve LLM's requests) or keys, and
     else the first that is a string.  model: the name to take where the request has none.
@@ -172,10 +172,10 @@ def _endpoint(name: str) -> str:
 
 
 class _Nowhere:
-    """Connections to replicas that others call."""
+    """Connections to replicas that others call; never used."""
 
     async def close(self) -> None:
-        """There are none."""
+        """There is no connection."""
 
 
 _NOWHERE: Final[Pool] = _Nowhere()  # type: ignore[assignment]  # nothing is sent through it

@@ -1,4 +1,4 @@
-"""An endpoint picker for Envoy: the external processing service that asks Poise where each request goes.
+"""An endpoint picker for Envoy: the external processing service through which Poise routes each request.
 
 The protocol is that of the Gateway API Inference Extension ("Endpoint Picker Protocol", 1.0.0) on Envoy's ext_proc
 (envoy.service.ext_proc.v3): the choice is a header and dynamic metadata, `x-gateway-destination-endpoint`, with those
@@ -33,7 +33,7 @@ log = logging.getLogger("poise.fronts")
 
 
 class ExtProc:
-    """Serves Envoy with what a gateway decides; both may take requests at once.
+    """Serves Envoy with a gateway's decisions; both may take requests at once.
 
     The gateway's own port answers `/health`, `/ready` and `/v1/models`, and this one gRPC's health checks.
     """
@@ -44,7 +44,7 @@ class ExtProc:
         gateway.api.proxied_requests[ExtProcRequest] = Picked
 
     async def start(self, host: str, port: int, tls: tuple[bytes, bytes] | None = None) -> int:
-        """Listen; the port.  tls: key and certificate chain, PEM.  UserError for an engine that is named by no IP."""
+        """Listen; returns the port.  tls: key and certificate chain, PEM.  UserError for an engine without an IP."""
         for engine in self._gateway.world.fleet:
             _check_ip(engine.name, engine.at.place.host)
         server = grpc.aio.server(options=(("grpc.max_receive_message_length", -1), ("grpc.so_reuseport", 0)))
@@ -62,7 +62,7 @@ class ExtProc:
         return int(bound)
 
     async def stop(self, grace_s: float) -> None:
-        """Take no more requests, and let those under way end; before the gateway stops."""
+        """Take no more requests, and let running ones end; call it before the gateway stops."""
         await self._server.stop(grace_s)
 
     async def _process(self, _: Any, context: Any) -> None:
@@ -86,7 +86,7 @@ class ExtProc:
 
 
 async def _read(context: Any, stream: Stream, said: asyncio.Queue[bytes | None]) -> None:
-    """Hear Envoy to the end, which ends the answers too."""
+    """Read Envoy's stream to its end, which ends the answers too."""
     try:
         while (message := await context.read()) is not grpc.aio.EOF:
             stream.hear(message)
@@ -110,7 +110,7 @@ def _handlers(process: Callable[..., Any], check: Callable[..., Any]) -> Any:
         """Finds a method's handler."""
 
         def service(self, details: Any) -> Any:
-            """The handler of the method that is called."""
+            """The handler of the called method."""
             return services.get(details.method)
 
     return Handlers()
@@ -121,6 +121,6 @@ def _check_ip(name: str, host: str) -> None:
         ipaddress.ip_address(host)
     except ValueError:
         raise UserError(
-            f"engine {name}: Envoy is told addresses, and {host!r} is a name; give the engine's IP address, "
+            f"engine {name}: Envoy needs addresses, and {host!r} is a name; give the engine's IP address, "
             "or find engines by DNS"
         ) from None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Headers = Sequence[tuple[bytes, bytes]]
 
 PREFILLER: Final = b"x-prefiller-host-port"
-"""Where llm-d's sidecar of a decode engine has the prompt computed."""
+"""The header with the engine that computes the prompt, read by llm-d's sidecar of a decode engine."""
 
 
 class Proxy(Protocol):
@@ -42,7 +42,7 @@ class Proxy(Protocol):
 
 
 class ExtProcRequest(Exchange):
-    """One request, complete with its body; its answer goes past Poise, so what is written of it here is dropped.
+    """One request, complete with its body; its answer bypasses Poise, so what is written of it here is dropped.
 
     subset: the endpoints that its proxy can reach, None for all.  reach: the slots of those that serve.
     routed: whether the proxy has received its decision.
@@ -68,7 +68,7 @@ class ExtProcRequest(Exchange):
         self.proxied: Picked | None = None
 
     def ask(self, api: Api) -> None:
-        """Have it decided, now or later."""
+        """Pass it to the gateway, which decides now or later."""
         if self.subset is not None:
             serving = api.world.fleet.serving
             self.reach = [engine.slot for engine in serving if endpoint(engine.at.place) in self.subset]
@@ -81,7 +81,7 @@ class ExtProcRequest(Exchange):
         api.receive(self)
 
     def over(self) -> None:
-        """The proxy is done with it; if that is before the answer's end, its client or its engine is gone."""
+        """The proxy has ended the stream; before the answer's end this means that its client or its engine is gone."""
         if self.proxied is not None:
             self.proxied.over()
         elif self.gone is not None:
@@ -90,38 +90,38 @@ class ExtProcRequest(Exchange):
     def _cannot(self, status: int, message: str) -> None:
         self.answer(status, openai(status, message))
 
-    # What the trip says to its client --------------------------------------------------------------------------------
+    # Called by the proxied request -----------------------------------------------------------------------------------
 
     def start(self, status: int, headers: Headers, length: int | None = None) -> None:
-        """The proxy has sent the head."""
+        """No effect: the proxy has sent the head."""
 
     def write(self, data: bytes) -> None:
-        """The proxy sends the body."""
+        """No effect: the proxy sends the body."""
 
     def end(self) -> None:
-        """The proxy knows."""
+        """No effect: the proxy has the end."""
 
     def answer(
         self, status: int, body: bytes, content_type: bytes = b"application/json", headers: Headers = ()
     ) -> None:
-        """An answer of Poise's own; an engine's is on its way already."""
+        """Answer by Poise itself; an engine's answer is already on its way."""
         if self.proxied is None or not self.proxied.heard:
             self.proxy.refuse(status, [(b"content-type", content_type), *headers], body)
 
     def cut(self) -> None:
-        """The answer ends here."""
+        """Abort the answer."""
         self.proxy.cut()
 
 
 class Carried:
-    """The call that the proxy makes: it is out of Poise's hands."""
+    """The proxy's own call to the engine, which Poise cannot control."""
 
     def cancel(self) -> None:
-        """The proxy ends it when its client leaves."""
+        """No effect: the proxy ends the call when its client leaves."""
 
 
 class Picked(ProxiedRequest):
-    """A trip whose engine is picked here and called by the proxy, which reports the answer.
+    """A proxied request whose engine is picked here and called by the proxy, which reports the answer.
 
     heard: an answer has begun, so no other engine can be picked.
     """
@@ -147,7 +147,7 @@ class Picked(ProxiedRequest):
         return self.engine.slot if self.engine is not None and self.state in (SENT, ANSWERING) else -1
 
     def send(self, engine: Engine, decode: Engine | None = None) -> None:
-        """Let the proxy send it to an engine, or to `decode`, whose sidecar has `engine` compute the prompt.
+        """Have the proxy send it to an engine, or to `decode`, whose sidecar has `engine` compute the prompt.
 
         Once the proxy has its decision, it tries the engines by itself; then this only tracks which one.
         """
@@ -176,7 +176,7 @@ class Picked(ProxiedRequest):
             headers.append((PREFILLER, endpoint(prefill.at.place).encode()))
         return headers
 
-    # What the proxy reports ------------------------------------------------------------------------------------------
+    # Called by the proxy's stream ------------------------------------------------------------------------------------
 
     def answered(self, status: int, headers: list[tuple[bytes, bytes]], served: str) -> None:
         """An answer begins, from the engine at the endpoint `served` ("": the proxy does not say)."""
@@ -198,7 +198,7 @@ class Picked(ProxiedRequest):
         self.head(status, headers)
 
     def passes(self, data: bytes) -> None:
-        """A part of the answer passes."""
+        """A part of the answer has passed."""
         if self.call is not None:
             self.data(data)
 
@@ -223,14 +223,14 @@ class Picked(ProxiedRequest):
             world.turn(Refused(world.clock(), self.view.id, self.engine.slot, reason, True))
 
     def _unbooked(self, status: int) -> None:
-        """It is answered by an engine that Control would not have chosen, so it is removed from the load."""
+        """An engine that Control would not have chosen answers it, so it is removed from the load."""
         if self.state != ENDED:
             self.state = ENDED
             self._world.ended(self, status)
             self._world.turn(Cancelled(self._world.clock(), self.view.id, "answered by an engine out of turn"))
 
     def refused(self, engine: Engine, status: int, headers: Headers, body: bytes) -> None:
-        """An error has passed to the client: Control is told until it has nobody left to try."""
+        """An error has passed to the client: report refusals to Control until it has no engine left to try."""
         world = self._world
         engine.refused(status, self.sent_at)
         self.call, self._head, self._error = None, (status, headers), body
@@ -241,7 +241,7 @@ class Picked(ProxiedRequest):
             world.turn(Refused(world.clock(), self.view.id, self.engine.slot, reason))
 
 
-_CARRIED: Final[Call] = Carried()  # type: ignore[assignment]  # all that is asked of it here
+_CARRIED: Final[Call] = Carried()  # type: ignore[assignment]  # all that is used here
 
 
 def endpoint(place: Place) -> str:
@@ -250,5 +250,5 @@ def endpoint(place: Place) -> str:
 
 
 def _subset(world: World) -> Subset | None:
-    """The policy that keeps requests within their proxy's reach."""
+    """The policy that restricts requests to the engines that their proxy can reach."""
     return next((policy for policy in world.control.admission if isinstance(policy, Subset)), None)

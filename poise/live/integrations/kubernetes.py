@@ -2,7 +2,7 @@
 
     print(manifests("registry.example/poise:0.1", {"app": "vllm"}))
 
-A gateway's queue and what it believes of caches are its own: one replica decides best, more of them share nothing.
+A gateway's queue and prefix index are its own: one replica decides best, more of them share nothing.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from poise.core.errors import UserError
 PORT: Final = 8000
 ADMIN_PORT: Final = 8001
 PICKER_PORT: Final = 9002
-"""Where clients, the page with the metrics, and Envoy find the gateway; 9002 is what inference pools assume."""
+"""The ports of clients, of the page with the metrics, and of Envoy; inference pools assume 9002."""
 TOKEN: Final = "POISE_ADMIN_TOKEN"
 """The variable, and the key in the secret, with the token that guards the page and the metrics."""
 LEAVING_S: Final = 5
-"""Seconds until all of the cluster knows that a pod is going: before that it still takes requests."""
+"""Seconds until the whole cluster has seen that a pod stops: before that it still takes requests."""
 
 _NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,50}[a-z0-9])?")
 
@@ -35,7 +35,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """One gateway on Kubernetes; `objects` are what it consists of.
+    """The manifests of one gateway on Kubernetes, in `objects`.
 
     image: of the gateway.  engines: labels of the engines' pods, which listen on `engine_port`.
     gateway: sections of the gateway file, in place of those made here; not listen, admin and envoy.
@@ -62,7 +62,7 @@ class Manifests:
             given = getattr(self, word)
             if not _NAME.fullmatch(given):
                 raise UserError(
-                    f"{word} {given!r} is no name in Kubernetes; give a-z, 0-9 and - that begin with a letter"
+                    f"{word} {given!r} is not a valid name in Kubernetes; give a-z, 0-9 and - that begin with a letter"
                 )
         if not self.engines:
             raise UserError("engines is empty; give the labels of the engines' pods, as in {'app': 'vllm'}")
@@ -76,7 +76,7 @@ class Manifests:
 
     @property
     def labels(self) -> dict[str, str]:
-        """What all objects are found by."""
+        """The labels of all objects."""
         return {"app.kubernetes.io/name": "poise", "app.kubernetes.io/instance": self.name}
 
     @property
@@ -105,7 +105,7 @@ class Manifests:
         return ports
 
     def objects(self) -> list[Object]:
-        """Everything, in the order in which it is best applied."""
+        """All objects, in the order in which they are best applied."""
         labels, name = self.labels, self.name
         made = [
             _object("v1", "ConfigMap", name, data={"gateway.yaml": _yaml([self.file])}),
@@ -134,7 +134,7 @@ def _object(version: str, kind: str, name: str, **content: Any) -> Object:
 
 
 def _headless(engines: Mapping[str, str], port: int) -> Object:
-    """A Service without an address of its own: its name resolves to those of the engines."""
+    """A headless service: its name resolves to the addresses of the engines."""
     ports = [{"name": "http", "port": port, "targetPort": port}]
     return {"clusterIP": "None", "selector": dict(engines), "ports": ports}
 

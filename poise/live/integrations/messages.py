@@ -1,7 +1,7 @@
-"""The messages of Envoy's external processing that the picker reads and writes, by their numbers on the wire.
+"""The messages of Envoy's external processing that the picker reads and writes, by their field numbers.
 
 Source: envoy.service.ext_proc.v3 (external_processor.proto), and of what it takes envoy.config.core.v3 (base.proto) and
-envoy.type.v3 (http_status.proto). Fields that are not named here are passed over; enumerations are their numbers.
+envoy.type.v3 (http_status.proto). Fields that are not listed here are skipped; enumerations are their numbers.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ ONE_OF: Final = {
     "ProcessingResponse": ("response", range(1, 8)),
     "BodyMutation": ("mutation", range(1, 4)),
 }
-"""Which fields of a message, by number, stand for one another, and what that is called."""
+"""The fields of a `oneof`, by number, and its name, by message."""
 
 _PACKAGE: Final = "poise.ext_proc"
 _Field = descriptor_pb2.FieldDescriptorProto
@@ -89,7 +89,7 @@ _PLAIN: Final = {
 
 
 def _classes() -> dict[str, Any]:
-    """A class for each message, from a pool of our own: the names may be taken in everybody's."""
+    """A class for each message, from a descriptor pool of our own: the names may be taken in the default pool."""
     file = descriptor_pb2.FileDescriptorProto(
         name="poise/ext_proc.proto", package=_PACKAGE, syntax="proto3", dependency=["google/protobuf/struct.proto"]
     )
@@ -118,7 +118,7 @@ def _describe(message: Any, name: str) -> None:
 
 
 def _entry(message: Any, field: str) -> str:
-    """The message that stands for one entry of a map, as protobuf has it; its name."""
+    """The name of the message for one entry of a map, as protobuf has it."""
     entry = message.nested_type.add(name="".join(map(str.title, field.split("_"))) + "Entry")
     entry.options.map_entry = True
     for number, (name, kind) in enumerate((("key", "string"), ("value", STRUCT)), 1):

@@ -1,7 +1,7 @@
-"""A request router for Ray Serve that asks a Poise control (Ray 2.5x to 2.60: `RequestRouter`, an alpha interface).
+"""A request router for Ray Serve that uses a Poise control (Ray 2.5x to 2.60: `RequestRouter`, an alpha interface).
 
-Ray hands each call over and sends it itself; held calls wait in `choose_replicas`. Ray says when a replica has taken a
-call and when it is done, and nothing of tokens in between: `FirstToken` is never told, and output tokens count as 0.
+Ray hands each call over and sends it itself; held calls wait in `choose_replicas`. Ray reports when a replica has taken
+a call and when it is done, but no tokens in between: there is no `FirstToken`, and output tokens count as 0.
 Every process that calls a deployment (each proxy, each handle) has a router, and so a control, of its own.
 """
 
@@ -26,7 +26,7 @@ except ModuleNotFoundError as error:
     raise UserError(f"the Ray integration needs {error.name}; {install('ray')}") from None
 
 GRACE_S: Final = 1.0
-"""For so long after a call's end it may yet be told that a replica had taken it: both come from threads of Ray's."""
+"""Seconds after a call's end in which its acceptance may still be reported: both come from threads of Ray's."""
 
 log = logging.getLogger("poise.fronts")
 
@@ -52,12 +52,10 @@ class ControlRouter(RequestRouter):  # type: ignore[misc]  # Ray has no types he
             return [candidate_replicas]
         pending_request.routing_context.should_backoff = True  # where none of them had room
         call, metadata = pending_request.metadata.internal_request_id, pending_request.metadata
-        self._done(call)  # Ray asks again: nobody took it
-        asked = asked_of(
-            (*pending_request.args, *pending_request.kwargs.values()), metadata.multiplexed_model_id or "*"
-        )
+        self._done(call)  # Ray asks again: no replica took it
+        body = asked_of((*pending_request.args, *pending_request.kwargs.values()), metadata.multiplexed_model_id or "*")
         decided = asyncio.Event()
-        handed = self._handed[call] = self._choices.ask(asked, decided.set)
+        handed = self._handed[call] = self._choices.ask(body, decided.set)
 
         def settled(future: asyncio.Future[Any]) -> None:
             if future.cancelled():  # its caller left
@@ -90,7 +88,7 @@ class ControlRouter(RequestRouter):  # type: ignore[misc]  # Ray has no types he
                 self._done(call)
 
     def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
-        """A replica is done with a call, or is dead, which Ray says next; or would not take it.
+        """A replica has finished or refused a call, or is dead, which Ray reports next.
 
         Then Ray asks again, or the caller has left.
         """
@@ -101,9 +99,9 @@ class ControlRouter(RequestRouter):  # type: ignore[misc]  # Ray has no types he
         if handed.over:
             asyncio.get_running_loop().call_soon(self._done, internal_request_id)
         elif not handed.holder:
-            self._later(now() + round(GRACE_S * SECOND), lambda: self._nobody(internal_request_id, handed))
+            self._later(now() + round(GRACE_S * SECOND), lambda: self._expire(internal_request_id, handed))
 
-    def _nobody(self, call: str, handed: DelegatedRequest) -> None:
+    def _expire(self, call: str, handed: DelegatedRequest) -> None:
         if self._handed.get(call) is handed and not handed.holder:
             self._done(call)
 

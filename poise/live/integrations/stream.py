@@ -1,4 +1,4 @@
-"""One stream of Envoy's external processing: its messages read, and answered as its modes want it."""
+"""One stream of Envoy's external processing: reads its messages, and answers as its modes require."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _TRAILERS_ON: Final = v3.ProcessingResponse(response_trailers=v3.TrailersRespons
 read_request: Final[Callable[[bytes], Any]] = v3.ProcessingRequest.FromString
 
 CUT: Final = b"cut"
-"""Said in place of a message: break the stream."""
+"""In place of a message: break the stream."""
 
 
 class Stream:
@@ -60,7 +60,7 @@ class Stream:
         self._passage: ExtProcRequest | None = None
 
     def hear(self, message: Any) -> None:
-        """Envoy tells of a part of a request, or of the answer to it."""
+        """Handle a part of a request, or of the answer to it."""
         if message.HasField("protocol_config"):
             self._mode = message.protocol_config.request_body_mode
             self._answer_mode = message.protocol_config.response_body_mode
@@ -91,9 +91,9 @@ class Stream:
         elif self._mode == BUFFERED:
             self._say(_HEADERS_ON)
         elif self._mode != DUPLEX:
-            said = "set the filter's request_body_mode to FULL_DUPLEX_STREAMED or BUFFERED"
-            log.error("Envoy does not show request bodies: %s", said)
-            self.refuse(500, (), openai(500, f"the gateway cannot read requests: {said}"))
+            text = "set the filter's request_body_mode to FULL_DUPLEX_STREAMED or BUFFERED"
+            log.error("Envoy does not show request bodies: %s", text)
+            self.refuse(500, (), openai(500, f"the gateway cannot read requests: {text}"))
 
     def _request_body(self, part: Any, message: Any) -> None:
         if self._passage is not None or self._size < 0:
@@ -115,7 +115,7 @@ class Stream:
         self.refuse(status, headers, openai(status, reason))
 
     def _forget(self) -> None:
-        """The body is needed no longer."""
+        """Free the body, which is not needed any more."""
         self._gateway.server.bodies.held -= max(self._size, 0)
         self._size = 0
         self._body.clear()
@@ -141,10 +141,10 @@ class Stream:
         self._passage = ExtProcRequest(self, method, target, headers, body, now(), self._subset)
         self._passage.ask(self._gateway.api)
 
-    # What is decided -------------------------------------------------------------------------------------------------
+    # Decisions -------------------------------------------------------------------------------------------------------
 
     def route(self, endpoints: Sequence[str], headers: Headers) -> None:
-        """Tell Envoy where to, and hand the body back where it waits for that."""
+        """Send Envoy the endpoints, and the body where it waits for that."""
         value = ",".join(endpoints)
         common = v3.CommonResponse(clear_route_cache=True)
         _set(common.header_mutation, [(DESTINATION.encode(), value.encode()), *headers])
@@ -235,7 +235,7 @@ def _has(message: Any, namespace: str) -> bool:
 
 
 def _subset(message: Any, head: Headers) -> frozenset[str] | None:
-    """The endpoints within Envoy's reach, from metadata or a header; None where it says nothing of them."""
+    """The endpoints that Envoy can reach, from metadata or a header; None where neither is given."""
     fields = _metadata(message, HINT)
     if SUBSET in fields:
         given = fields[SUBSET]

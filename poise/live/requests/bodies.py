@@ -1,4 +1,4 @@
-"""The fields of OpenAI bodies that are read, as typed structs; all other fields are passed over without being kept.
+"""The fields of OpenAI bodies that are read, as typed structs; all other fields are skipped.
 
 `Raw` keeps the JSON of a value as it was sent, for what is hashed or looked at later.
 """
@@ -19,7 +19,7 @@ ABSENT: Final = Raw()
 
 
 class StreamOptions(Struct, gc=False):
-    """How an answer is streamed."""
+    """Options of a streamed answer."""
 
     include_usage: bool | None = None
 

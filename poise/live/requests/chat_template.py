@@ -21,11 +21,11 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from poise.core.errors import UserError
 
 SPECIAL: Final = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-"""Special tokens that tokenizer_config.json names and templates use."""
+"""Special tokens in tokenizer_config.json that templates use."""
 
 
 class _Generation(Extension):
-    """`{% generation %}` marks what the model said, for training; here its body stands as it is."""
+    """`{% generation %}` marks the model's own output, for training; here its body is rendered as it is."""
 
     tags = {"generation"}  # noqa: RUF012  # as Jinja declares it
 
@@ -51,7 +51,7 @@ def _refuse(message: str) -> None:
 
 
 class ChatTemplate:
-    """The template of a tokenizer folder; `render` gives the text, or says why there is none."""
+    """The template of a tokenizer folder; `render` returns the text, or why there is none."""
 
     __slots__ = ("_by_name", "_special", "_takes_parts")
 
@@ -115,7 +115,7 @@ def _config(file: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise UserError(f"{file}: cannot be read ({error}); take the file of the model") from None
     if not isinstance(found, dict):
-        raise UserError(f"{file}: is no JSON object; take the file of the model")
+        raise UserError(f"{file}: is not a JSON object; take the file of the model")
     return found
 
 
@@ -133,7 +133,7 @@ def _content(token: Any) -> str:
 
 
 def _messages(messages: Sequence[Mapping[str, Any]], parts: bool) -> list[dict[str, Any]] | None:
-    """The messages as templates want them; None where a part is no text."""
+    """The messages in the form that templates use; None where a part is not text."""
     shaped = []
     for message in messages:
         each = dict(message)

@@ -1,8 +1,8 @@
-"""Chained hashes: the id of a piece of a prompt names all that stands before it, as `PrefixIndex` needs.
+"""Chained hashes: the id of a piece of a prompt identifies the prefix up to its end, as `PrefixIndex` needs.
 
 A piece's id is XXH3 (64 bits, of which 63 are kept) of its bytes, seeded with the id before it. XXH3 is fast and not
-cryptographic: who can choose prompts can make two of them collide, which costs a cache hit and never an answer. Give
-tenants that must not learn of one another different salts.
+cryptographic: a client that chooses prompts can make two of them collide, which costs a cache hit and never an answer.
+Give tenants that must not learn of one another different salts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def token_root(block_tokens: int, lora: str = "") -> int:
 def block_id(parent: int, tokens: Sequence[int], extra: bytes = b"") -> int:
     """The id of a block of token ids after the block `parent`; `extra` is what else its content depends on.
 
-    Raises OverflowError or TypeError where a token is no number of 32 bits.
+    Raises OverflowError or TypeError where a token does not fit 32 bits.
     """
     return xxh3_64_intdigest(array("I", tokens).tobytes() + extra, parent) >> 1
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 
 class Names:
-    """Numbers for names, in the order in which they are first met.
+    """Numbers for names, in the order of their first use.
 
-    most: how many are remembered, the least recently met forgotten first, since names are the client's words; a name
-    that was forgotten gets a new number. 0 forgets none.
+    most: how many are kept, the least recently used dropped first, since clients choose names; a name
+    that was dropped gets a new number. 0 keeps all.
     """
 
     __slots__ = ("_most", "_next", "_numbers")
@@ -41,14 +41,14 @@ class Names:
         return number
 
     def listed(self) -> list[str]:
-        """All names that are remembered, by number."""
+        """All names that are kept, by number."""
         return sorted(self._numbers, key=self._numbers.__getitem__)
 
 
 class Begun:
-    """When the first request of each session came, and how many have come since.
+    """When the first request of each session arrived, and how many have arrived since.
 
-    most: sessions that are remembered, the least recently met forgotten first; one that was forgotten begins anew.
+    most: sessions that are kept, the least recently used dropped first; one that was dropped begins again.
     """
 
     __slots__ = ("_most", "_sessions")
@@ -61,7 +61,7 @@ class Begun:
         return len(self._sessions)
 
     def next(self, session: int, now: int) -> tuple[int, int]:
-        """Which turn of its session (-1: of none) a request that comes now is, and when that began."""
+        """Turn of its session (-1: no session) of a request that arrives now, and when that session began."""
         if session < 0:
             return 0, now
         turn, begun_at = self._sessions.pop(session, (0, now))
@@ -72,7 +72,7 @@ class Begun:
 
 
 class Listed:
-    """The names of numbers, of a source that forgets none. listed: all its names, by number; asked for unknown ones."""
+    """The names of numbers, of a source that keeps all. listed: all its names, by number; called for unknown ones."""
 
     __slots__ = ("_listed", "_names")
 

@@ -1,8 +1,8 @@
 """Parses an OpenAI request body: the fields that decisions need, and the bytes that identify its prompt.
 
-A body is decoded once and forwarded as the client sent it; fields that no decision needs are passed over. The text of a
+A body is decoded once and forwarded as the client sent it; fields that no decision needs are skipped. The text of a
 prompt is canonical, not rendered: tools first, then each message as role and content, so that a conversation's next
-turn begins with the bytes of this one. Pictures, sounds and files stand in it as a hash of themselves.
+turn begins with the bytes of this one. Pictures, sounds and files are replaced by a hash of themselves.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class ParsedRequest(Struct, gc=False):
     media: int
 
     def prompt_tokens(self, bytes_per_token: float = 4.0) -> int:
-        """Tokens of all prompts: counted where they are token ids, else guessed from their bytes, at least 1."""
+        """Tokens of all prompts: counted where they are token ids, else estimated from their bytes, at least 1."""
         each = 4.0 if self.token_ids else bytes_per_token
         return max(1, int(len(self.text) / each) + int(self.more / each))
 
 
 class BadRequest(NamedTuple):
-    """Why a request is refused, in OpenAI's words; `json` is the body that says so."""
+    """Why a request is refused, in OpenAI's format; `json` is the body."""
 
     status: int
     type: str
@@ -106,7 +106,7 @@ READERS: Final[dict[bytes, Callable[[bytes], ParsedRequest | BadRequest]]] = {
     b"/v1/responses": read_responses,
     b"/v1/embeddings": read_embeddings,
 }
-"""For each path that takes a prompt, how its body is read."""
+"""The body's reader, for each path that takes a prompt."""
 
 _CHAT = Decoder(bodies.Chat)
 _COMPLETION = Decoder(bodies.Completion)
@@ -136,46 +136,46 @@ def guarded(read: Callable[[bytes], _Kind], body: bytes) -> _Kind | BadRequest:
 def _chat(body: bytes) -> ParsedRequest:
     asked = _CHAT.decode(body)
     limit = asked.max_tokens if asked.max_completion_tokens is None else asked.max_completion_tokens
-    return _asked("chat", asked, _conversation(asked.messages, asked.tools), limit)
+    return _parsed("chat", asked, _conversation(asked.messages, asked.tools), limit)
 
 
 def _completion(body: bytes) -> ParsedRequest:
     asked = _COMPLETION.decode(body)
-    return _asked("completion", asked, _prompts(asked.prompt), asked.max_tokens)
+    return _parsed("completion", asked, _prompts(asked.prompt), asked.max_tokens)
 
 
 def _responses(body: bytes) -> ParsedRequest:
     asked = _RESPONSES.decode(body)
-    return _asked("responses", asked, _items(asked), asked.max_output_tokens, asked.previous_response_id)
+    return _parsed("responses", asked, _items(asked), asked.max_output_tokens, asked.previous_response_id)
 
 
 def _embeddings(body: bytes) -> ParsedRequest | BadRequest:
     asked = _EMBEDDINGS.decode(body)
     if asked.messages is not None:
-        return _asked("embeddings", asked, _conversation(asked.messages, ABSENT), None)
+        return _parsed("embeddings", asked, _conversation(asked.messages, ABSENT), None)
     if asked.input is None:
         return _bad("`input` is missing; give the text or texts to embed", "input")
-    return _asked("embeddings", asked, _prompts(asked.input), None)
+    return _parsed("embeddings", asked, _prompts(asked.input), None)
 
 
 def _bad(message: str, param: str | None = None) -> BadRequest:
     return BadRequest(400, "invalid_request_error", param, message)
 
 
-def _invalid(said: str) -> BadRequest:
+def _invalid(text: str) -> BadRequest:
     """msgspec's "Expected `str`, got `int` - at `$.messages[0].role`" with the field as OpenAI's `param`."""
-    said, _, path = said.partition(" - at `$")
+    text, _, path = text.partition(" - at `$")
     field = path.rstrip("`").lstrip(".") or None
-    if said.startswith("Object missing required field"):
-        missing = said.split("`")[1]
+    if text.startswith("Object missing required field"):
+        missing = text.split("`")[1]
         field = f"{field}.{missing}" if field else missing
-        said = f"{missing} is missing"
+        text = f"{missing} is missing"
     elif field is None:
-        return _bad(f"the body: {said}; send one JSON object")
-    return _bad(f"{field}: {said}", field)
+        return _bad(f"the body: {text}; send one JSON object")
+    return _bad(f"{field}: {text}", field)
 
 
-def _asked(
+def _parsed(
     kind: str, body: bodies.Common, prompt: _Prompt, limit: int | None, previous: str | None = None
 ) -> ParsedRequest:
     options = body.stream_options
@@ -199,26 +199,26 @@ def _asked(
 
 
 def _conversation(messages: list[bodies.Message], tools: Raw) -> _Prompt:
-    said: list[str] = []
+    pieces: list[str] = []
     media = 0
     head = _text(tools)
     if head:
-        said += (head, TURN)
+        pieces += (head, TURN)
     for message in messages:
-        said += (message.role, PART)
+        pieces += (message.role, PART)
         content = message.content
         if isinstance(content, str):
-            said.append(content)
+            pieces.append(content)
         elif content is not None:
-            media += _parts(content, said)
+            media += _parts(content, pieces)
         if message.tool_calls is not ABSENT:
-            said += (PART, _text(message.tool_calls))
-        said.append(TURN)
-    return _Prompt("".join(said).encode(), False, 0, media)
+            pieces += (PART, _text(message.tool_calls))
+        pieces.append(TURN)
+    return _Prompt("".join(pieces).encode(), False, 0, media)
 
 
 def _inner(decoder: Decoder[_Kind], raw: Raw, where: str) -> _Kind:
-    """Decode what was kept raw; errors say of which field."""
+    """Decode what was kept raw; errors name the field."""
     try:
         return decoder.decode(raw)
     except ValidationError as error:
@@ -226,38 +226,38 @@ def _inner(decoder: Decoder[_Kind], raw: Raw, where: str) -> _Kind:
         raise ValidationError(f"{said} - at `${where}[...]{path.rstrip('`')}`") from None
 
 
-def _parts(parts: list[Raw], said: list[str]) -> int:
-    """Add the texts of a message's parts and the hashes of the others; how many of those there are."""
+def _parts(parts: list[Raw], pieces: list[str]) -> int:
+    """Add the texts of a message's parts and the hashes of the others; returns the number of others."""
     media = 0
     for part in parts:
         text = _inner(_PART, part, "content").text
         if text is None:
             media += 1
             text = xxh3_64_hexdigest(memoryview(part))
-        said += (text, PART)
+        pieces += (text, PART)
     return media
 
 
 def _items(body: bodies.Responses) -> _Prompt:
-    said: list[str] = []
+    pieces: list[str] = []
     media = 0
     for head in (body.instructions, _text(body.tools)):
         if head:
-            said += (head, TURN)
+            pieces += (head, TURN)
     if isinstance(body.input, str):
-        said += ("user", PART, body.input, TURN)
+        pieces += ("user", PART, body.input, TURN)
     for raw in body.input if isinstance(body.input, list) else ():
         item = _inner(_ITEM, raw, "input")
         if item.role is None:
-            said += (_text(raw), TURN)
+            pieces += (_text(raw), TURN)
             continue
-        said += (item.role, PART)
+        pieces += (item.role, PART)
         if isinstance(item.content, str):
-            said.append(item.content)
+            pieces.append(item.content)
         elif item.content is not None:
-            media += _parts(item.content, said)
-        said.append(TURN)
-    return _Prompt("".join(said).encode(), False, 0, media)
+            media += _parts(item.content, pieces)
+        pieces.append(TURN)
+    return _Prompt("".join(pieces).encode(), False, 0, media)
 
 
 def _prompts(prompt: Prompt) -> _Prompt:

@@ -31,7 +31,7 @@ DEFAULT: Final = "default"
 LONGEST: Final = 512
 """Bytes of a key; longer ones are unknown without being hashed."""
 MOST: Final = 10_000
-"""Tenants that a trusted header may bring up."""
+"""Most tenants created by a trusted header."""
 
 
 class Tenant(NamedTuple):
@@ -39,8 +39,8 @@ class Tenant(NamedTuple):
 
     priority: added to its requests', lower goes first.  weight: its share, relative to the others'.
     concurrency, requests_per_minute, tokens_per_minute: limits, 0 for none.
-    min_priority: the most urgent that its requests may be, whatever their bodies ask for; None: its own `priority`.
-    min_ttft_ms: the soonest that their first tokens may be due, 0 for what the gateway has set for all.
+    min_priority: the most urgent that its requests may be, whatever their bodies say; None: its own `priority`.
+    min_ttft_ms: the shortest deadline of their first tokens, 0 for the gateway's setting for all.
     """
 
     id: int
@@ -101,11 +101,11 @@ class Tenants:
     def of(
         cls, file: Path, refuse_unknown: bool = True, trust_header: bool = False, before: Tenants | None = None
     ) -> Tenants:
-        """From a key file: a YAML list of tenants; UserError that names the line where it is wrong."""
+        """Tenants from a key file: a YAML list; UserError with the line of an error."""
         return cls(parse(read_text(file), str(file)), refuse_unknown, trust_header, before)
 
     def same(self, other: Tenants | None) -> bool:
-        """Whether these are the tenants, keys and rules of another, apart from those that a header brought up."""
+        """Whether the tenants, keys and rules are equal, apart from tenants created by a header."""
         return other is not None and (
             (self.all, self._by_digest, self.refuse_unknown, self.trust_header)
             == (other.all, other._by_digest, other.refuse_unknown, other.trust_header)
@@ -136,7 +136,7 @@ class Tenants:
         return self._unknown("the API key is not known")
 
     def _new(self, name: str) -> Tenant:
-        """A tenant that its proxy names for the first time."""
+        """Create a tenant that its proxy names for the first time."""
         if not name or len(name) > LONGEST or len(self._by_name) > MOST:
             return self.all[0]
         named = self._by_name[name] = Tenant(self.numbers.setdefault(name, len(self.numbers)), name)
@@ -149,7 +149,7 @@ class Tenants:
 
 
 def parse(text: str, name: str) -> list[tuple[Tenant, bytes]]:
-    """The tenants of a key file and the SHA-256 of their keys; further entries of a tenant bring further keys."""
+    """The tenants of a key file and the SHA-256 of their keys; repeated entries of a tenant add keys."""
     found: list[tuple[Tenant, bytes]] = []
     seen: dict[bytes, str] = {}
     names: set[str] = set()
@@ -191,7 +191,7 @@ def _rank(row: ConfigRow, name: str) -> int | None:
 
 
 def _digest(row: ConfigRow) -> bytes:
-    """Of the key, or as it is given; errors never show either."""
+    """The hash of the key, or the given one; errors never show either."""
     key, given = row.text("key"), row.text("sha256")
     if bool(key) == bool(given):
         raise row.error("needs just one of key and sha256; write the key, or `sha256: ` and the key's SHA-256 in hex")
@@ -204,5 +204,5 @@ def _digest(row: ConfigRow) -> bytes:
     except ValueError:
         digest = b""
     if len(digest) != 32:
-        raise row.error("sha256 is no SHA-256; write 64 hexadecimal digits, as `printf %s KEY | sha256sum` prints")
+        raise row.error("sha256 is not a SHA-256; write 64 hexadecimal digits, as `printf %s KEY | sha256sum` prints")
     return digest

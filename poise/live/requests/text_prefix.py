@@ -1,7 +1,7 @@
 """Approximate prefix identity: chained hashes over pieces of a prompt's bytes, without a tokenizer.
 
 Where pieces end depends on the position alone, so two prompts share the ids of just those pieces that lie in their
-common beginning. Pieces grow: each is `piece` bytes or 1/64 of what stands before it, whichever is more. So a megabyte
+common beginning. Pieces grow: each is `piece` bytes or 1/64 of what is before it, whichever is more. So a megabyte
 has some hundred ids, and what a shared prefix loses at its ragged end stays below 1/64 of it.
 """
 
@@ -21,7 +21,7 @@ LONGEST: Final = 1 << 30
 class Pieces:
     """How prompts are cut.
 
-    piece: bytes of the first pieces.  bytes_per_token: to guess how many tokens a prefix holds, at most `piece`.
+    piece: bytes of the first pieces.  bytes_per_token: to estimate how many tokens a prefix holds, at most `piece`.
     """
 
     __slots__ = ("_cuts", "_ends", "_roots", "bytes_per_token")
@@ -36,7 +36,7 @@ class Pieces:
         self.learn(bytes_per_token)
 
     def learn(self, bytes_per_token: float) -> None:
-        """Guess tokens by another ratio from now on; ids stay what they are. ValueError outside of (0, `piece`]."""
+        """Estimate tokens by another ratio from now on; ids stay the same. ValueError outside of (0, `piece`]."""
         if not 0 < bytes_per_token <= self._cuts[0]:
             raise ValueError(f"bytes_per_token is {bytes_per_token}; it must be above 0 and at most {self._cuts[0]}")
         self.bytes_per_token = bytes_per_token

@@ -27,7 +27,7 @@ from poise.live.requests.hash_chain import block_ids, token_root
 from poise.live.telemetry.kv_events import salted
 
 ROOM: Final = 1 << 24
-"""Characters of cuts whose token ids are remembered."""
+"""Characters of cuts whose token ids are cached."""
 
 
 class Identity(NamedTuple):
@@ -39,9 +39,9 @@ class Identity(NamedTuple):
 
 
 class TokenPrefix:
-    """Token ids of texts, with a memory. Not for two threads at once.
+    """Token ids of texts, with a cache. Not safe for two threads at once.
 
-    room: characters remembered.  hits, misses: cuts found and not found in the memory.
+    room: characters cached.  hits, misses: cuts found and not found in the cache.
     """
 
     __slots__ = ("_known", "_plain", "_size", "_special", "_tokenizer", "hits", "misses", "room")
@@ -61,7 +61,7 @@ class TokenPrefix:
         self.hits = self.misses = 0
 
     def encode(self, text: str, whole: bool = False) -> array[int]:
-        """The token ids of `text`; `whole`: with what the tokenizer puts around a text of its own (BOS, EOS)."""
+        """The token ids of `text`; `whole`: with what the tokenizer adds around a text (BOS, EOS)."""
         if whole:
             return self._encoded(text, True)
         found = array("I")
@@ -110,20 +110,20 @@ class Exact:
 
     @classmethod
     def of(cls, folder: Path, block_tokens: int) -> Exact:
-        """From a folder with tokenizer.json and tokenizer_config.json; UserError where it will not do."""
+        """From a folder with tokenizer.json and tokenizer_config.json; UserError where it cannot be used."""
         file = folder / "tokenizer.json"
         if not file.is_file():
             raise UserError(f"{file}: no such file; give the folder of a tokenizer that has tokenizer.json")
         try:
             tokenizer = Tokenizer.from_file(str(file))
         except Exception as error:  # the library raises plain Exceptions
-            raise UserError(f"{file}: is no tokenizer ({error}); take the file of the model") from None
+            raise UserError(f"{file}: is not a tokenizer ({error}); take the file of the model") from None
         return cls(TokenPrefix(tokenizer), ChatTemplate.of(folder), block_tokens)
 
     def identity(self, kind: str, body: bytes, lora: str = "") -> Identity | None:
         """The identity of a request's first prompt; None where it cannot be known: pictures, a template of its own.
 
-        kind: as in `Asked`.  lora: name of the adapter, which shares no cache with the model or another one.
+        kind: as in `ParsedRequest`.  lora: name of the adapter, which shares no cache with the model or another one.
         """
         try:
             asked = msgspec.json.decode(body)
@@ -170,7 +170,7 @@ class Tokenising:
         self.waiting = 0
 
     def ask(self, kind: str, body: bytes, lora: str, heard: Callable[[Identity | None], None]) -> bool:
-        """Find an identity and hand it to `heard` in the loop; False if too many wait already."""
+        """Compute an identity and pass it to `heard` in the loop; False if too many wait already."""
         if self.waiting >= self.most:
             return False
         self.waiting += 1
@@ -190,5 +190,5 @@ class Tokenising:
             raise error  # the event loop reports it; the request goes on without an identity
 
     def close(self) -> None:
-        """Wait for the question under way, forget the others."""
+        """Wait for the running call, drop the others."""
         self._thread.shutdown(cancel_futures=True)

@@ -30,7 +30,7 @@ class Outcome(Enum):
 
 
 class Circuit(Enum):
-    """What an engine gets: everything, nothing, or one request to try it."""
+    """What may be sent to an engine: everything, nothing, or one request to try it."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -43,7 +43,7 @@ class Limits(NamedTuple):
     consecutive: failures in a row (Envoy: 5).  share, requests, window_s: or this share of at least `requests` requests
     in `window_s` seconds (Envoy: 85 % of 50 in 10 s; here sooner, as requests to engines are few and long).
     first_s, longest_s: the first ejection, and the most that doubling makes of it (Envoy: 30 and 300 s).
-    forget_s: closed that long, an engine's ejections are forgotten.  probes: successes in a row that close a circuit.
+    forget_s: after this long closed, an engine's ejections are reset.  probes: successes in a row that close a circuit.
     ejected: share of the engines that may be ejected at once, rounded down (Envoy panics below 50 % healthy).
     slow: times the fleet's median time to first byte that make an outlier, 0 for never; judged on `slow_requests` each.
     """
@@ -85,7 +85,7 @@ Transition = Eject | Probe | Restore
 
 
 class _Watch:
-    """What is remembered of one engine."""
+    """The circuit state of one engine."""
 
     __slots__ = ("circuit", "ejections", "failed", "first_bytes", "good", "recent", "since", "streak", "until")
 
@@ -107,7 +107,7 @@ class _Watch:
 
 
 class Health:
-    """The circuits of a fleet; engines are dense ids. Instants are picoseconds and do not go back."""
+    """The circuits of a fleet; engines are dense ids. Instants are picoseconds and do not decrease."""
 
     __slots__ = ("_window", "engines", "limits")
 
@@ -117,7 +117,7 @@ class Health:
         self._window = ps(self.limits.window_s)
 
     def circuit(self, engine: int) -> Circuit:
-        """What `engine` gets now."""
+        """What may be sent to `engine` now."""
         return self.engines[engine].circuit
 
     def join(self, engine: int, at: int) -> None:
@@ -125,7 +125,7 @@ class Health:
         self.engines[engine] = _Watch(at)
 
     def leave(self, engine: int, at: int) -> list[Transition]:
-        """An engine is gone; where too many of the rest are ejected now, those that waited longest come back."""
+        """Remove an engine; where too many of the rest are ejected now, those ejected longest are readmitted."""
         del self.engines[engine]
         done: list[Transition] = []
         while self._ejected() > self._quota():
@@ -135,7 +135,7 @@ class Health:
         return done
 
     def outcome(self, engine: int, result: Outcome, sent_at: int, at: int) -> list[Transition]:
-        """A request or a probe at `engine` ended. One sent before its circuit changed last says nothing more."""
+        """A request or a probe at `engine` ended. One sent before its circuit changed last is ignored."""
         watch = self.engines[engine]
         if sent_at < watch.since or watch.circuit is Circuit.OPEN:
             return []
@@ -147,7 +147,7 @@ class Health:
         return self._eject(engine, watch, reason, at) if reason else []
 
     def checked(self, engine: int, result: Outcome, at: int) -> list[Transition]:
-        """An active check (`GET /health`) ended: it fails and probes as a request does; its success heals no streak."""
+        """An active check (`GET /health`) ended: it fails and probes like a request; its success resets no streak."""
         if result is Outcome.OK and self.engines[engine].circuit is Circuit.CLOSED:
             return []
         return self.outcome(engine, result, at, at)
@@ -169,7 +169,7 @@ class Health:
         return self._eject(engine, watch, f"first byte {own / median(medians):.1f} times as late as elsewhere", at)
 
     def tick(self, at: int) -> list[Transition]:
-        """Time went on: ejections that are over become probes."""
+        """Time passed: ejections that are over become probes."""
         done: list[Transition] = []
         for engine, watch in self.engines.items():
             if watch.circuit is Circuit.OPEN and watch.until <= at:
@@ -179,7 +179,7 @@ class Health:
         return done
 
     def next_at(self) -> int:
-        """When `tick` has something to do, `NEVER` if nothing."""
+        """When `tick` must be called next, `NEVER` for no need."""
         return min((watch.until for watch in self.engines.values()), default=NEVER)
 
     # -----------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 A message is msgpack: a batch (ts, events, data_parallel_rank) of events BlockStored, BlockRemoved and AllBlocksCleared.
 Batches and events come as arrays, in the order of their fields, or as maps, depending on the engine and its age
-(vllm/distributed/kv_events.py; SGLang sends the same); both are read, and what is unknown is passed over and counted.
+(vllm/distributed/kv_events.py; SGLang sends the same); both are read, and unknown ones are skipped and counted.
 Each block travels with its token ids, so it is named by Poise's own chained id and the engine's hash function is never
 needed. One `Blocks` follows one engine.
 """
@@ -40,7 +40,7 @@ class Batch(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What a message did to an engine's prefix cache; `cleared` comes before what entered and left.
+    """The change of an engine's prefix cache by a message; `cleared` applies before what entered and left.
 
     at_s: the engine's wall clock.
     """
@@ -61,7 +61,7 @@ def decode(payload: bytes) -> Batch | str:
 
 
 WRONG: Final = (msgspec.DecodeError, LookupError, TypeError, ValueError, OverflowError, RecursionError)
-"""What reading a message that is not as it should be can raise."""
+"""Exceptions raised by reading a malformed message."""
 
 
 _DECODER: Final = msgpack.Decoder()
@@ -80,10 +80,10 @@ def _event(value: Any) -> tuple[str, Mapping[str, Any]]:
 
 
 class Blocks:
-    """Which blocks one engine holds, by its own hashes, and what each is called here.
+    """The blocks that one engine holds, by its own hashes, and their ids here.
 
-    An engine may hold a block twice and then says twice that it stored it: it has left when it was removed as often.
-    counts: events passed over, by reason.
+    An engine may hold a block twice and then reports it stored twice: it has left when it was removed as often.
+    counts: events skipped, by reason.
     """
 
     __slots__ = ("_known", "_roots", "block_tokens", "counts")
@@ -99,13 +99,13 @@ class Blocks:
         return len(self._known)
 
     def clear(self) -> None:
-        """Nothing is believed any more."""
+        """Drop all blocks."""
         self._known.clear()
 
     def apply(self, batch: Batch) -> Change | str:
-        """What the events of a batch change, in order, or why what is held can no longer be known.
+        """The changes by the events of a batch, in order, or why the contents can no longer be known.
 
-        A malformed BlockStored is counted and passed over: its blocks stay unknown. So it is not with a BlockRemoved.
+        A malformed BlockStored is counted and skipped: its blocks stay unknown. A malformed BlockRemoved is not.
         """
         entered: dict[int, None] = {}
         left: dict[int, None] = {}
@@ -128,7 +128,7 @@ class Blocks:
         return Change(tuple(entered), tuple(left), cleared, batch.at_s)
 
     def _concerns(self, event: Mapping[str, Any]) -> bool:
-        """Whether the event is about the prefix cache in the device's memory; others are counted apart."""
+        """Whether the event is about the prefix cache in the device's memory; others are counted separately."""
         medium = event.get("medium")
         if medium not in DEVICE:
             self.counts[f"medium {medium}"] += 1

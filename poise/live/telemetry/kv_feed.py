@@ -1,8 +1,8 @@
 """The sequence of one engine's KV events: gaps are detected, replayed, and the index is dropped where they remain.
 
 Messages are numbered from 0 by the publisher, which keeps the last some thousand for replay. A replay begins with the
-last message that was applied: when its bytes are not the same, the engine was restarted in between and all that was
-believed is dropped. So it is when a gap cannot be filled: an index that may be wrong is worth less than a small one.
+last message that was applied: when its bytes are not the same, the engine was restarted in between and the index is
+dropped. The same applies when a gap cannot be filled: an index that may be wrong is worth less than a small one.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ KEPT: Final = 10_000
 """Messages kept while a replay runs, as many as vLLM's publisher keeps."""
 
 REMEMBERED: Final = 256
-"""Messages whose hashes are kept, to know them again."""
+"""Messages whose hashes are kept, to recognise them again."""
 
 
 class Sync(Enum):
     """How far an engine's events are followed."""
 
     WAITING = "waiting"  # nothing was heard
-    REPLAYING = "replaying"  # what was missed is asked for; what comes meanwhile is kept
+    REPLAYING = "replaying"  # missed messages are requested; those that arrive meanwhile are kept
     SYNCED = "synced"
 
 
 class ReplayRequest(NamedTuple):
-    """Ask the engine for its messages from number `start` on; answers to an older question count no more."""
+    """Request messages from the engine from number `start` on; answers to an older request are ignored."""
 
     start: int
 
@@ -42,7 +42,7 @@ Step = Change | ReplayRequest
 class Feed:
     """One engine's events, in order.
 
-    can_replay: whether the engine answers questions.  whole: whether all was seen since it started or cleared its
+    can_replay: whether the engine answers replay requests.  whole: whether all was seen since it started or cleared its
     cache; if not, it may hold more than is known.  counts: gaps, restarts, losses, unreadable messages.
     """
 
@@ -65,11 +65,11 @@ class Feed:
         self._stamps: dict[int, int] = {}  # hashes of the last messages applied
         self._verify = False  # whether the next answer must be the last message applied
         self._suspect = False  # whether another process may publish now
-        self._asked = -1  # `_next` when it was asked last
+        self._asked = -1  # `_next` at the last replay request
         self._held: dict[int, bytes] = {}
 
     def start(self) -> list[Step]:
-        """Begin: ask for all that the engine still has, where it can be asked."""
+        """Begin: request all messages that the engine still has, where it can replay."""
         return self._ask(0) if self.can_replay else []
 
     def reset(self) -> list[Step]:
@@ -79,7 +79,7 @@ class Feed:
         return [Change(cleared=True)]
 
     def interrupted(self) -> list[Step]:
-        """The connection broke, after all that came over it: find the last message again, or believe nothing."""
+        """The connection broke, after its last message: find the last message again, or drop the index."""
         if not self.can_replay:
             return self.reset()
         if self.sync is Sync.WAITING:
@@ -90,7 +90,7 @@ class Feed:
         return self._ask(self._next)
 
     def message(self, number: int, payload: bytes) -> list[Step]:
-        """A message came unasked."""
+        """A live message arrived."""
         if number <= self._live:
             return self._restarted(number, payload)
         self._live = number
@@ -137,7 +137,7 @@ class Feed:
         return self._settled(steps)
 
     def replay_failed(self) -> list[Step]:
-        """No answer, or not all of them, in time."""
+        """The replay timed out, whole or in part."""
         if self.sync is not Sync.REPLAYING:
             return []
         if self._suspect:
@@ -158,7 +158,7 @@ class Feed:
         return self._settled(steps)
 
     def _take(self, number: int, payload: bytes) -> list[Step]:
-        """Apply one message, whatever came before it."""
+        """Apply one message, regardless of those before it."""
         if number == 0:
             self.whole = True
         elif number != self._next:
@@ -175,7 +175,7 @@ class Feed:
         return [change]
 
     def _lose(self, why: str) -> list[Step]:
-        """What is believed may be wrong: drop it."""
+        """Drop the index, which may be wrong."""
         self.counts[why] += 1
         self.whole = False
         self.blocks.clear()
@@ -192,7 +192,7 @@ class Feed:
         return self._ask(self._next)
 
     def _ask(self, following: int) -> list[Step]:
-        """Ask for what follows message `following` − 1, and for that one as proof."""
+        """Request what follows message `following` − 1, and that one as proof."""
         self.sync = Sync.REPLAYING
         self._asked = following
         self._verify = following > 0
@@ -203,7 +203,7 @@ class Feed:
         return self.replay_failed() if len(self._held) > KEPT else []
 
     def _restarted(self, number: int, payload: bytes) -> list[Step]:
-        """Numbers went back: another process publishes now."""
+        """The numbers decreased: another process publishes now."""
         self._held = {}
         self._live = number
         if number == 0:
@@ -215,7 +215,7 @@ class Feed:
         return steps
 
     def _afresh(self, why: str) -> list[Step]:
-        """Drop all and ask for everything."""
+        """Drop all and request everything."""
         steps = self._lose(why)
         self._next = 0
         self._stamps = {}

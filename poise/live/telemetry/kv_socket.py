@@ -1,7 +1,7 @@
 """The sockets of KV events: one SUB socket for an endpoint, and a DEALER for each replay.
 
 vLLM binds where its endpoint has a wildcard (`tcp://*:5557`), and the gateway connects to it; otherwise the engine
-connects, and the gateway binds. Many engines may push into one bound port, told apart by their topics.
+connects, and the gateway binds. Many engines may push into one bound port, distinguished by their topics.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Subscriber:
             self._perform(topic, self.feeds[topic].start())
 
     def remove(self, engine: int) -> None:
-        """Follow an engine no longer."""
+        """Stop following an engine."""
         for topic in [topic for topic, source in self.sources.items() if source.engine == engine]:
             if self._following:
                 self._socket.unsubscribe(topic)
@@ -119,7 +119,7 @@ class Subscriber:
         return str(self._socket.get_string(zmq.LAST_ENDPOINT))
 
     def lost(self, engine: int) -> None:
-        """The engine is gone: what it held is not believed any more."""
+        """The engine is lost: drop what it held from the index."""
         for topic, source in self.sources.items():
             if source.engine == engine:
                 self._perform(topic, self.feeds[topic].reset())
@@ -162,7 +162,7 @@ class Subscriber:
         self._perform(frames[0], feed.message(int.from_bytes(frames[1], "big"), frames[2]))
 
     async def _watch(self) -> None:
-        """A broken connection may hide a restart: each engine that it may have been must prove to be the same."""
+        """A broken connection may hide a restart: each engine behind it must prove to be the same process."""
         while True:
             await self._monitor.recv_multipart()
             await self._drain()
@@ -171,7 +171,7 @@ class Subscriber:
                     self._perform(topic, feed.interrupted())
 
     async def _drain(self) -> None:
-        """Take what came before the connection broke."""
+        """Receive what arrived before the connection broke."""
         with contextlib.suppress(zmq.Again):
             while True:
                 self._message(await self._socket.recv_multipart(zmq.NOBLOCK))
@@ -201,7 +201,7 @@ class Subscriber:
             while True:
                 frames = await asyncio.wait_for(socket.recv_multipart(), self._replay_s)
                 if self._replays.get(topic) is not this:
-                    return  # a newer question was asked; a cancel waits for an await that waits
+                    return  # a newer request was sent; a cancel waits for an await that waits
                 if len(frames) < 2 or frames[-2] == END:
                     break
                 self._perform(topic, feed.replayed(int.from_bytes(frames[-2], "big"), frames[-1]))

@@ -1,8 +1,8 @@
 """An engine's metrics page, mapped to the columns of the cluster view.
 
-One `Profile` an engine family. Where several label sets each say a part (data-parallel ranks), they are summed; where
-they repeat one another (tensor- and pipeline-parallel ranks of SGLang, its priorities beside their total), they count
-once. What the page does not say is not in the columns: nothing is made up.
+One `Profile` an engine family. Where several label sets each have a part (data-parallel ranks), they are summed; where
+they repeat one another (tensor- and pipeline-parallel ranks of SGLang, its priorities and their total), they count
+once. What the page does not have is missing in the columns: nothing is made up.
 Names: vllm/v1/metrics/loggers.py and the v0 names before it; sglang/srt/metrics; tools/server/README.md of llama.cpp.
 """
 
@@ -20,11 +20,11 @@ and found in the prefix cache; preemptions."""
 
 
 class Reading(NamedTuple):
-    """One look at one engine.
+    """One reading of one engine.
 
-    columns: by names of `core.view.REPORTED` and `requests`; what the engine does not say is missing.
+    columns: by names of `core.view.REPORTED` and `requests`; those that the engine does not report are missing.
     guessed: columns that are estimates.  total_blocks, block_tokens: of its KV cache, 0 where unknown.
-    models: names it serves, as far as the page says.  counters: running totals, see `COUNTERS`.
+    models: names it serves, as far as the page has them.  counters: running totals, see `COUNTERS`.
     """
 
     profile: str
@@ -37,7 +37,7 @@ class Reading(NamedTuple):
 
 
 class _Said(NamedTuple):
-    """What one page says, before it is put into the words of the view; None where it does not."""
+    """The values of one page, before they are mapped to the view's columns; None for missing ones."""
 
     waiting: float | None
     running: float | None
@@ -49,7 +49,7 @@ class _Said(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """One engine family: what is read of its page, and what that says."""
+    """One engine family: the samples read of its page, and their meaning."""
 
     name: str
     reader: Reader
@@ -57,7 +57,7 @@ class Profile(NamedTuple):
 
 
 def read(page: bytes) -> Reading | str:
-    """What the page of any known engine says, or why it says nothing."""
+    """The reading of the page of any known engine, or why it cannot be read."""
     for profile in PROFILES:
         if profile.reader.knows(page):
             families = profile.reader.read(page)
@@ -84,7 +84,7 @@ def _reading(profile: str, said: _Said) -> Reading | str:
 
 
 def _held(said: _Said, columns: dict[str, int], guessed: set[str]) -> int:
-    """Add what the KV cache holds; how many blocks it has."""
+    """Add the KV cache's figures; returns its number of blocks."""
     if said.total_tokens is None:
         return 0
     blocks = round(said.total_tokens / said.block_tokens) if said.block_tokens else 0
@@ -107,13 +107,13 @@ def _mean(counters: Mapping[str, float]) -> float | None:
 
 
 MOST: Final = 1 << 53
-"""The greatest count that is believed: what a float still holds exactly."""
+"""The greatest count that is accepted: what a float still holds exactly."""
 
 
 def _total(samples: list[Sample] | None, ranks: tuple[str, ...] | None = None) -> float | None:
     """The sum of the samples; with `ranks`, the greatest of those that agree in these labels, summed over the rest.
 
-    What no count can be (negative, infinite, beyond `MOST`) is not counted; None where nothing is left.
+    Values that cannot be counts (negative, infinite, beyond `MOST`) are left out; None where nothing is left.
     """
     most: dict[tuple[str, ...], float] = {}
     for place, (labels, value) in enumerate(samples or ()):
@@ -189,7 +189,7 @@ def _mean_share(samples: list[Sample] | None) -> float | None:
 
 
 RANKS: Final = ("dp_rank", "model_name", "engine_type")
-"""Labels of SGLang that tell different schedulers apart; tp_rank, pp_rank and moe_ep_rank only repeat one."""
+"""Labels of SGLang that distinguish different schedulers; tp_rank, pp_rank and moe_ep_rank only repeat one."""
 
 
 def _sglang(families: Families) -> _Said:
@@ -252,7 +252,7 @@ SGLANG: Final = [
 LLAMA_CPP: Final = [
     "requests_processing", "requests_deferred", "kv_cache_usage_ratio", "kv_cache_tokens", "prompt_tokens_total",
 ]  # fmt: skip
-"""What is read of each engine's page."""
+"""The samples read of each engine's page."""
 
 PROFILES: Final = (
     Profile("vllm", Reader("vllm", VLLM), _vllm),

@@ -18,7 +18,7 @@ from poise.live.telemetry import metrics
 from poise.live.telemetry.health import Outcome
 
 ABSENT: Final = (404, 405, 501)
-"""Statuses of an engine that does not know the question; it is asked seldom then."""
+"""Statuses of an engine without this endpoint; it is polled seldom then."""
 
 
 class PollResult(NamedTuple):
@@ -29,10 +29,10 @@ class PollResult(NamedTuple):
 
 
 class Every(NamedTuple):
-    """How often to ask.
+    """The period of polling.
 
-    period_s: from an answer to the next question, within a tenth.  timeout_s: for a whole answer.
-    absent_s: the period where the engine does not know the question.  most: bytes of an answer.
+    period_s: from an answer to the next request, within a tenth.  timeout_s: for a whole answer.
+    absent_s: the period where the engine lacks the endpoint.  most: bytes of an answer.
     """
 
     period_s: float = 1.0
@@ -46,9 +46,9 @@ Told = Callable[[int, PollResult | Failure], None]
 
 
 class Poll:
-    """Asks `target` of the engine behind `pool`, from `start` to `stop`.
+    """Polls `target` of the engine behind `pool`, from `start` to `stop`.
 
-    chance: draws the first instant and the jitter, so that a fleet is not asked all at once.
+    chance: draws the first instant and the jitter, so that a fleet is not polled all at once.
     headers: such as the engine's own API key.
     """
 
@@ -73,7 +73,7 @@ class Poll:
         self._question: _Question | None = None
 
     def start(self) -> None:
-        """Ask for the first time within one period."""
+        """Send the first request within one period."""
         self._wait(self._every.period_s * self._chance.draw("poll phase"), self._ask)
 
     def stop(self) -> None:
@@ -146,7 +146,7 @@ class _Question:
 
 
 def reading(answer: PollResult | Failure) -> metrics.Reading | str:
-    """What an answer to `GET /metrics` says, or why it says nothing."""
+    """The reading in an answer to `GET /metrics`, or why there is none."""
     if isinstance(answer, Failure):
         return answer.reason
     return metrics.read(answer.body) if answer.status == 200 else f"status {answer.status}"

@@ -1,7 +1,7 @@
-"""Prometheus text (and OpenMetrics) of an engine: the samples of the families asked for, and no others.
+"""Parses Prometheus text (and OpenMetrics) of an engine: the samples of the wanted families, and no others.
 
-Tolerant: comments, timestamps, exemplars, NaN, infinities and unknown families pass; where a wanted line makes no sense
-the answer is a text that says so, never an exception.
+Tolerant: comments, timestamps, exemplars, NaN, infinities and unknown families pass; where a wanted line is malformed
+the answer is an error text, never an exception.
 Format: Prometheus documentation, "Exposition formats"; OpenMetrics 1.0, section 4.
 """
 
@@ -57,7 +57,7 @@ class Reader:
 
 
 def _sample(rest: bytes) -> Sample | None:
-    """What stands behind the name: labels in braces, a value, perhaps a time and an exemplar."""
+    """The part after the name: labels in braces, a value, perhaps a time and an exemplar."""
     try:
         found = _REST.match(rest.decode().strip())
         if found is None:

@@ -1,4 +1,4 @@
-"""One step of an engine as its policies decide it: preemptions, the batch, and admissions."""
+"""Turns the policies' decisions for one engine step into preemptions, the batch, and admissions."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Outward(Inward, Protocol):
 
 
 class Plan:
-    """What the next step computes.
+    """The tokens that the next step computes.
 
-    tokens: for each request that takes part, by the engine's id of it.  admitted: the waiting ones among them, in
+    tokens: of each request that takes part, by the engine's id of it.  admitted: the waiting ones among them, in
     order.  chunks: requests whose prompts are computed, in the batch's order, with the blocks that each takes.
     """
 
@@ -43,7 +43,7 @@ class Plan:
 
 
 class Driver:
-    """Asks the policies of one engine, step by step, and mirrors `core.engine.lane.LaneState.start`.
+    """Calls the policies of one engine, step by step, and mirrors `core.engine.lane.LaneState.start`.
 
     pinned: the prefixes that a cache policy keeps, None without one.
     """
@@ -114,7 +114,7 @@ class Driver:
             lane.preempted = False
 
     def _ask(self) -> tuple[Entry, ...]:
-        """Ask the batcher, and take what it answers into the plan; its entries."""
+        """Call the batcher, and add its batch to the plan; returns its entries."""
         lane = self.lane
         if lane.group and not lane.room(0):
             self._make_room()
@@ -166,7 +166,7 @@ class Driver:
         return True
 
     def _make_room(self) -> None:
-        """Let others go until this step's decodes have the blocks for their next tokens."""
+        """Preempt requests until this step's decodes have the blocks for their next tokens."""
         while self.lane.group and not self.lane.room(0):
             self._give_way()
 
@@ -218,5 +218,5 @@ class Driver:
         if ended:
             self._served(seat.request, seat.produced, self.lane.now)
 
-    def _wrong(self, said: str) -> PolicyError:
-        return PolicyError(f"{type(self._batcher).__name__} {said}")
+    def _wrong(self, text: str) -> PolicyError:
+        return PolicyError(f"{type(self._batcher).__name__} {text}")

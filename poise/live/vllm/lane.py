@@ -15,7 +15,7 @@ from poise.live.vllm.request import Inner, RequestViews, Seat
 
 
 class Inward(Protocol):
-    """What the lane asks of an engine."""
+    """The engine interface of the lane."""
 
     def running(self) -> Iterable[Inner]:
         """The admitted requests that have tokens left to compute, in order of admission."""
@@ -78,7 +78,7 @@ class InsideLane:
         self._hits: dict[int, tuple[int, int]] = {}
         self._ahead = 0
 
-    # What batchers read ----------------------------------------------------------------------------------------------
+    # Read by batchers ------------------------------------------------------------------------------------------------
 
     @property
     def decoding(self) -> int:
@@ -156,8 +156,8 @@ class InsideLane:
         UserError where no cost model is configured.
         """
         if self._step is None:
-            said = "the batcher asks how long a step takes; give `cost: FILE`, which `poise calibrate` writes"
-            raise UserError(f"poise inside vLLM: {said}")
+            text = "the batcher asks how long a step takes; give `cost: FILE`, which `poise calibrate` writes"
+            raise UserError(f"poise inside vLLM: {text}")
         if decodes == ALL:
             decodes, context = self.decoding, sum(seat.computed + 1 for seat in self.decodes())
         piece = self._step(StepShape(decodes, tuple(chunks), share or 1.0)).at(context)
@@ -186,7 +186,7 @@ class InsideLane:
         self.look_again()
 
     def look_again(self) -> None:
-        """Blocks or the queue have changed: forget what was found out about them."""
+        """Blocks or the queue have changed: drop cached results about them."""
         block = self.engine.block_tokens
         self._ordered = None
         self._hits.clear()
@@ -218,7 +218,7 @@ class InsideLane:
         self.look_again()
 
     def _lose(self, seat: Seat) -> None:
-        """A request runs no more."""
+        """A request has stopped running."""
         if seat in self.prefilling:
             self.prefilling.remove(seat)
         self.group.pop(seat.id, None)

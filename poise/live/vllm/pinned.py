@@ -13,14 +13,14 @@ from poise.live.vllm.request import Inner, Seat
 
 
 class Blocks(Protocol):
-    """What holds and frees an engine's KV blocks."""
+    """The interface to an engine's KV blocks."""
 
     def hold(self, inner: Inner) -> Sequence[Any]:
         """Hold the full blocks of a request that ends, in addition to their present owners; its last block first."""
         ...
 
     def drop(self, nodes: Any) -> None:
-        """Let go of blocks, in the order in which they shall be evicted."""
+        """Release blocks, in the order in which they shall be evicted."""
         ...
 
 
@@ -37,25 +37,25 @@ class Pinned:
         self._gives_way: Callable[[RequestView], Any] | None = getattr(cache, "gives_way", None)
 
     def arrived(self, seat: Seat, now: int) -> None:
-        """A request queues: the pin of its session, where there is one, expires no more."""
+        """A request queues: the pin of its session, where there is one, no longer expires."""
         if self._returned is not None:
             self._returned(seat.request, now)
         seat.pinned = self.pins.hold(seat.request.session)
 
     def admitted(self, seat: Seat, now: int) -> None:
-        """A request begins to run, and holds what it needs itself."""
+        """A request begins to run, and holds its own blocks."""
         if self._admitted is not None:
             self._admitted(seat, now)
         self.pins.release(seat.request.session)
         seat.pinned = False
 
     def left(self, seat: Seat) -> None:
-        """A request is gone; one that never ran lets the pin go that waited for it."""
+        """A request has left; one that never ran releases the pin that waited for it."""
         if seat.pinned:
             self.pins.release(seat.request.session)
 
     def keep(self, seat: Seat, lane: InsideLane) -> None:
-        """A request is complete: ask for how long its prefix is kept."""
+        """A request is complete: ask the policy for how long its prefix is kept."""
         time = self._cache.cache(seat.request, seat, lane)
         blocks = list(self._blocks.hold(seat.inner)) if time > 0 else []
         if blocks:

@@ -1,4 +1,4 @@
-"""Rejects, before vLLM serves anything, what steered scheduling cannot do."""
+"""Rejects, before vLLM serves requests, policies that need what vLLM's scheduling cannot do."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from poise.core.policy import Bundle
 
 def refuse(scheduler: Any, policies: Bundle) -> None:
     """UserError for the first thing that the view cannot provide, or that a policy needs and vLLM cannot do."""
-    for said, why in _reasons(scheduler, policies):
-        if said:
+    for message, why in _reasons(scheduler, policies):
+        if message:
             raise UserError(f"poise inside vLLM: {why}")
 
 
 def _reasons(scheduler: Any, policies: Bundle) -> list[tuple[bool, str]]:
-    """Each thing that may be so, and what to say of it."""
+    """Each check: whether it fails, and the message."""
     preempt, cache, queue = policies.preempt, policies.cache, policies.queue
     config = scheduler.scheduler_config
     parallel = scheduler.parallel_config
@@ -45,7 +45,7 @@ def _reasons(scheduler: Any, policies: Bundle) -> list[tuple[bool, str]]:
         ),
         (
             hasattr(cache, "reveal"),
-            "the cache policy is told the future, and here nobody knows it; it can be simulated",
+            "the cache policy needs the future, which is unknown here; it can be simulated",
         ),
         (
             hasattr(queue, "charge"),
@@ -77,7 +77,7 @@ def _reasons(scheduler: Any, policies: Bundle) -> list[tuple[bool, str]]:
 
 
 def impossible(batch: Batch, layers: int) -> str:
-    """What a batch asks that an engine which steps whole models on a whole device cannot do; empty if it can."""
+    """What a batch needs that an engine which steps whole models on a whole device cannot do; empty if it can."""
     whole = {0, layers}
     if batch.leave or any(entry.first_layer or entry.last_layer not in whole for entry in batch.entries):
         return "parts a step between layers, and this engine computes all of them; it can be simulated"

@@ -15,7 +15,7 @@ SESSIONS: Final = 65_536
 
 
 class Inner(Protocol):
-    """What is read of an engine's request (vLLM's `v1.request.Request`)."""
+    """The attributes read of an engine's request (vLLM's `v1.request.Request`)."""
 
     request_id: str
     num_prompt_tokens: int
@@ -63,7 +63,7 @@ class Seat:
         return self.request.prompt_tokens + self.produced
 
     def refresh(self) -> None:
-        """Read how far the engine is; a token that is being made counts, as in the engine's own figures."""
+        """Read the engine's progress; a token that is being made counts, as in the engine's own figures."""
         self.computed = self.inner.num_computed_tokens
         self.produced = self.inner.num_output_tokens + self.inner.num_output_placeholders
 
@@ -80,36 +80,36 @@ class RequestViews:
         self._count = 0
 
     def of(self, inner: Inner, now: int) -> Seat:
-        """The seat of a request; a new one if it is heard of for the first time, at instant `now`."""
+        """The view of a request; a new one if it is not known yet, at instant `now`."""
         seat = self._by_name.get(inner.request_id)
         if seat is None or seat.inner is not inner:
-            seat = Seat(self._asked(inner, now), inner)
+            seat = Seat(self._view(inner, now), inner)
             self._by_name[inner.request_id] = self._by_id[seat.id] = seat
         return seat
 
     def known(self, inner: Inner) -> bool:
-        """Whether the request has a seat."""
+        """Whether the request has a view."""
         seat = self._by_name.get(inner.request_id)
         return seat is not None and seat.inner is inner
 
     def find(self, id: int) -> Seat | None:
-        """The seat with this id."""
+        """The view with this id."""
         return self._by_id.get(id)
 
     def leave(self, inner: Inner) -> Seat | None:
-        """The request has ended; its seat, if it had one."""
+        """The request has ended; drop its view, if it had one."""
         seat = self._by_name.pop(inner.request_id, None)
         if seat is not None:
             del self._by_id[seat.id]
         return seat
 
-    def _asked(self, inner: Inner, now: int) -> RequestView:
-        """What policies may know of a request. A prompt's extents are the engine's own hashes of its full blocks."""
-        told = getattr(inner.sampling_params, "extra_args", None) or {}
-        session = _named(inner.session_id or told.get("poise_session"))
+    def _view(self, inner: Inner, now: int) -> RequestView:
+        """The attributes that policies may read of a request. A prompt's extents are the engine's own block hashes."""
+        extra = getattr(inner.sampling_params, "extra_args", None) or {}
+        session = _named(inner.session_id or extra.get("poise_session"))
         turn, begun_at = self._turn(session, now)
         hashes = inner.block_hashes[: inner.num_prompt_tokens // self._block] if self._prefixes else ()
-        deadline_s = told.get("poise_deadline_s", 0)
+        deadline_s = extra.get("poise_deadline_s", 0)
         request = RequestView(
             self._count,
             now,
@@ -118,11 +118,11 @@ class RequestViews:
             tuple(int.from_bytes(each[:8], "big") >> 1 for each in hashes),
             tuple(self._block * (place + 1) for place in range(len(hashes))),
             session=session,
-            tenant=_named(told.get("poise_tenant")),
+            tenant=_named(extra.get("poise_tenant")),
             lora=getattr(inner.lora_request, "lora_int_id", -1),
             priority=inner.priority,
             deadline_at=now + round(deadline_s * SECOND) if deadline_s else 0,
-            predicted_tokens=int(told.get("poise_predicted_tokens", 0)),
+            predicted_tokens=int(extra.get("poise_predicted_tokens", 0)),
             turn=turn,
             begun_at=begun_at,
         )

@@ -35,7 +35,7 @@ log = logging.getLogger("vllm.poise")
 
 
 class SteeredScheduler(AsyncScheduler):  # type: ignore[misc]  # vLLM is not there when types are checked
-    """Asks policies that a subclass hands to `begin`.
+    """Calls the policies that a subclass passes to `begin`.
 
     Under asynchronous scheduling a step is decided while the last one runs; without it, `AsyncScheduler` is passed by.
     """
@@ -44,7 +44,7 @@ class SteeredScheduler(AsyncScheduler):  # type: ignore[misc]  # vLLM is not the
     waiting: Any
 
     def begin(self, policies: Bundle, step: Callable[[StepShape], Piece] | None = None) -> None:
-        """Decide by these policies; `step` is what a step costs, where a batcher asks.
+        """Decide by these policies; `step` is what a step costs, where a batcher asks for it.
 
         UserError, before anything runs, for what they or this vLLM cannot do here.
         """
@@ -56,8 +56,8 @@ class SteeredScheduler(AsyncScheduler):  # type: ignore[misc]  # vLLM is not the
         pinned = None if cache is None else Pinned(cache, inside, now)
         self._tokens: dict[str, int] = {}
         self._driver = Driver(inside, InsideLane(inside, engine, layers, queue, step), policies, pinned)
-        said = policies.batcher, queue or "first come first served", policies.preempt, cache or "LRU"
-        log.info("poise decides: %s, %s, %s, %s", *said)
+        names = policies.batcher, queue or "first come first served", policies.preempt, cache or "LRU"
+        log.info("poise decides: %s, %s, %s, %s", *names)
 
     def add_request(self, request: Any) -> None:
         """A request has arrived."""
@@ -92,7 +92,7 @@ class SteeredScheduler(AsyncScheduler):  # type: ignore[misc]  # vLLM is not the
         self.waiting = waiting
 
     def _reserve_prefill_lookahead(self, request: Inner, num_computed_tokens: int, num_new_tokens: int) -> int:
-        """vLLM's last word on the tokens of a request in a step: no more than planned."""
+        """Limit vLLM's own token count of a request in a step: no more than planned."""
         planned = self._tokens.get(request.request_id, num_new_tokens)
         tokens: int = super()._reserve_prefill_lookahead(request, num_computed_tokens, min(num_new_tokens, planned))
         return tokens
@@ -114,7 +114,7 @@ class SteeredScheduler(AsyncScheduler):  # type: ignore[misc]  # vLLM is not the
 
 
 class _Inside:
-    """What the driver, the lane and the pins ask of vLLM's scheduler."""
+    """What the driver, the lane and the pins use of vLLM's scheduler."""
 
     def __init__(self, scheduler: SteeredScheduler) -> None:
         self._scheduler = scheduler
@@ -173,12 +173,12 @@ class _Inside:
         return full[::-1]
 
     def drop(self, nodes: Any) -> None:
-        """Let go of blocks, in the order in which they shall be evicted."""
+        """Release blocks, in the order in which they shall be evicted."""
         self._pool.free_blocks(nodes)
 
 
 def _engine(scheduler: Any) -> Engine:
-    """What policies may know of how this vLLM batches."""
+    """The attributes of this vLLM's batching that policies may read."""
     cache = scheduler.cache_config
     return Engine(
         version=vllm.__version__,

@@ -85,7 +85,7 @@ def poise(
 
 
 class _Ground:
-    """What is asked, and what was found."""
+    """The problem, and the best result so far."""
 
     def __init__(
         self, stages: int, microbatches: int, costs: Costs | None, limit: Limit | None, kept: Fraction | float, by: str,
@@ -95,7 +95,7 @@ class _Ground:
         self.problem = partial(problem, "poise", stages, microbatches, costs=costs, limit=limit, kept=kept)
 
     def best(self, places: list[Place]) -> Certified | None:
-        """Of these placements, whose bounds say which are worth a look; of long runs waves first: they seldom lose."""
+        """The placements worth trying by their bounds; for long runs waves first: they seldom lose."""
         shops = {place: self.problem(chunks=place[0], placement=place[1]) for place in places}
         floors = {place: floor(each, self.by) for place, each in shops.items()}
         bounds = {place: Fraction(floors[place][0], each.durations.scale) for place, each in shops.items()}
@@ -166,7 +166,7 @@ def _placed(
 def _published(
     name: str, whole: SchedulingProblem, costs: Costs | None, by: str, effort: int, microbatches: int
 ) -> Rows:
-    """A schedule by its name, with what it can be told of the shop."""
+    """A schedule by its name, with the arguments that it accepts from the problem."""
     chunks, known = whole.stages // whole.ranks, takes(name)
     room = min(whole.room) // whole.unit
     offered: dict[str, Any] = {"by": by, "kept": Fraction(whole.kept, whole.size), "effort": min(effort, EFFORT // 2)}

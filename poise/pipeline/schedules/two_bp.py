@@ -14,7 +14,7 @@ BASES = ("one_f_one_b", "gpipe")
 def two_bp(stages: int, microbatches: int, base: str = "one_f_one_b", fill: bool = True) -> Schedule:
     """1F1B or GPipe whose weight gradients come at the end, or with `fill` in the gaps of 1F1B's drain as well.
 
-    At T_F = T_B = T_W: makespan 3m + p − 1 with `fill`, 3m + 2(p − 1) without (1F1B and GPipe alike; naive, which is
+    At T_F = T_B = T_W: makespan 3m + p − 1 with `fill`, 3m + 2(p − 1) without (both 1F1B and GPipe; naive, which is
     GPipe at m = 1, 2p + 1); the peak is m, since weight gradients keep activations. The paper runs the weight gradients
     of several microbatches as one product, which is a matter of durations.
     """

@@ -26,7 +26,7 @@ TRIED = 12
 """Blocks that are squeezed, the best ones as they are."""
 
 MANY, FEW, KEPT = 12, 12, 16
-"""Of more ranks than that, blocks are compared on few microbatches first, and so many of them kept."""
+"""With more ranks than that, blocks are compared on few microbatches first, and this many of them kept."""
 
 
 def v_auto(

@@ -14,8 +14,8 @@ def vocab_1(
 ) -> Schedule:  # fmt: skip
     """The output layer is cut over all ranks: S has logits and a local softmax, T the gradients of input and weight.
 
-    A barrier behind S tells maximum and sum, one behind T adds up the input's gradient, which the last backward needs.
-    Peak p + 2 − r on rank r, as in the paper, or `alive` − r, or less within a limit. The paper repeats a block; here
-    list scheduling at the given costs lays the passes (shards.py), with the same peak.
+    A barrier behind S exchanges maximum and sum, one behind T adds up the input's gradient, which the last backward
+    needs. Peak p + 2 − r on rank r, as in the paper, or `alive` − r, or less within a limit. The paper repeats a block;
+    here list scheduling at the given costs lays the passes (shards.py), with the same peak.
     """
     return sharded("vocab_1", stages, microbatches, 2, costs, alive, memory_limit)

@@ -33,7 +33,7 @@ class Knobs(NamedTuple):
     delay: bool
     """One more forward before the first backward, though it delays that."""
     backward: bool
-    """A backward that is ready goes before a forward."""
+    """Ready backwards come before forwards."""
     fill: bool
     """A weight gradient fills every gap, also one that is too short for it."""
 
@@ -124,7 +124,7 @@ class _Run:
         self.there[0][0] = [0] * microbatches
         self.free, self.bubble, self.began = [0] * stages, [0] * stages, [-1] * stages
         self.worst = 0
-        self.asked: set[str] = set()
+        self.read_knobs: set[str] = set()
         self.delayed = [False] * stages
         self.events = [(0, rank) for rank in range(stages)]
         while self.events:
@@ -133,16 +133,16 @@ class _Run:
                 self._decide(max(now, self.free[rank]), rank)
 
     def schedule(self) -> Schedule:
-        """What it came to."""
+        """The resulting schedule."""
         kinds = list(Kind)
         rows = enumerate(self.rows)
         ranks = tuple(tuple(Op(rank, kinds[kind], batch) for kind, batch in row) for rank, row in rows)
         return Schedule(ranks, self.stages, self.count, "zb_auto")
 
     def is_also(self, knobs: Knobs) -> bool:
-        """Whether the run with other knobs is this one: those that differ were never asked for."""
+        """Whether the run with other knobs is this one: the knobs that differ were never read."""
         own = self.knobs._asdict()
-        return all(own[name] == value for name, value in knobs._asdict().items() if name in self.asked)
+        return all(own[name] == value for name, value in knobs._asdict().items() if name in self.read_knobs)
 
     def figures(self) -> tuple[Fraction, Fraction]:
         """Makespan and the largest bubble within a span."""
@@ -177,7 +177,7 @@ class _Run:
                 return _W, now
         if backward == 0 and to_f < _NEVER and to_b < _NEVER and to_f + self.ticks[_F][rank][forward] > to_b:
             if not self.delayed[rank] and to_f <= to_b:
-                self.asked.add("delay")
+                self.read_knobs.add("delay")
                 if self.knobs.delay:
                     self.delayed[rank] = True
                     return _F, to_f
@@ -186,13 +186,13 @@ class _Run:
             return (_I, to_b) if to_b < to_f else (_F, to_f)
         if not self.rows[rank] or self.last[rank] == _F:
             return _I, to_b
-        self.asked.add("backward")
+        self.read_knobs.add("backward")
         return (_I, to_b) if self.knobs.backward else (_F, to_f)
 
     def _fills(self, rank: int, gap: int, weight: int) -> bool:
         if gap >= self.ticks[_W][rank][weight] or self.bubble[rank] + gap > self.worst:
             return True
-        self.asked.add("fill")
+        self.read_knobs.add("fill")
         return self.knobs.fill
 
     def _start(self, now: int, rank: int, kind: int) -> None:
@@ -210,13 +210,13 @@ class _Run:
         self.free[rank] = end
         heappush(self.events, (end, rank))
         if kind == _F and rank + 1 < self.stages:
-            self._tell(now, rank + 1, 0, end + self.hops[rank])
+            self._notify(now, rank + 1, 0, end + self.hops[rank])
         elif kind == _F:
             self.there[rank][1].append(end)
         elif kind == _I and rank:
-            self._tell(now, rank - 1, 1, end + self.hops[rank - 1])
+            self._notify(now, rank - 1, 1, end + self.hops[rank - 1])
 
-    def _tell(self, now: int, rank: int, which: int, at: int) -> None:
+    def _notify(self, now: int, rank: int, which: int, at: int) -> None:
         """Another rank learns when a message will be there."""
         self.there[rank][which].append(at)
         heappush(self.events, (max(now, self.free[rank]), rank))

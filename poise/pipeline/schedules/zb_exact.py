@@ -18,17 +18,17 @@ from poise.pipeline.scheduling_problem import problem
 from poise.pipeline.search import floor
 
 MOST = 3000
-"""Operations above which there is no hope of a proof."""
+"""The most operations for which a proof is attempted."""
 
 
 def zb_exact(
     stages: int, microbatches: int, costs: Costs | None = None, memory_limit: Limit | None = None, chunks: int = 1,
     placement: str = "wave", by: str = "makespan", kept: Fraction | float = 1, seconds: float = 20,
 ) -> Certified:  # fmt: skip
-    """No schedule of this placement is better, if its certificate says `optimal`; else its `bound` is what was proven.
+    """No schedule of this placement is better, if its certificate says `optimal`; else its `bound` is the proven one.
 
     Any times, messages and limit, one chunk per rank or more as a wave (two: a V) or in a loop; by makespan or by (the
-    largest bubble in a) span. The search starts from what `poise` finds and ends with a proof or after so many seconds.
+    largest bubble in a) span. The search starts from what `poise` finds and ends with a proof or after a time limit.
     What reaches the bound of `bound.py` needs no search. Needs OR-Tools (`poise[train]`).
     """
     if by not in ("makespan", "span") or seconds <= 0:

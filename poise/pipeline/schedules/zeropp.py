@@ -17,7 +17,7 @@ _ASSUMED = Costs.of()
 def zeropp(stages: int, microbatches: int, chunks: int = 2, unit: int | None = None) -> Schedule:
     """Makespan 3m + (p − 1) / v at T_F = T_B = T_W; peak `unit` (default p, at least p) on every rank.
 
-    Rank r has chunks r, p + r, …; each goes through the microbatches of a unit before the next chunk. The span bubble
+    Rank r has chunks r, p + r, …; each processes the microbatches of a unit before the next chunk. The span bubble
     is about (p − 1) / v at a unit of p and none from 2p − 1 on. With sharded weights a chunk is gathered twice and
     reduced once per unit. The order is that of list scheduling with at most that many activations on a rank.
     """

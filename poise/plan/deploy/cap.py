@@ -12,7 +12,7 @@ LABEL = "poise/power-cap-w"
 
 
 def cap_command(pool: Pool, devices: Iterable[int] = ()) -> list[str]:
-    """What caps these devices of a host, or all of it: the words of nvidia-smi, or of amd-smi."""
+    """The command that caps these devices of a host, or all of it, with nvidia-smi or amd-smi."""
     chosen, watts = [str(each) for each in devices], f"{pool.power_w:g}"
     if pool.device.vendor == "AMD":
         return ["amd-smi", "set", "--gpu", *(chosen or ["all"]), "--power-cap", watts]
@@ -20,6 +20,6 @@ def cap_command(pool: Pool, devices: Iterable[int] = ()) -> list[str]:
 
 
 def cap_comments(fleet: Fleet) -> list[str]:
-    """What is to be done on the nodes, where pods cannot do it."""
+    """The manual steps on the nodes, where pods cannot do it."""
     capped = {(pool.device.name, tuple(cap_command(pool))) for pool in fleet.pools if pool.slowed}
     return [f"Cap the nodes of {name} first, as root: {' '.join(words)}" for name, words in sorted(capped)]

@@ -1,4 +1,4 @@
-"""Whether Kubernetes would take manifests: the shape of each object, and whether names in it lead somewhere."""
+"""Validates Kubernetes manifests: the shape of each object, and whether its references resolve."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check_objects(documents: Sequence[Any]) -> None:
 
 
 def faults(documents: Sequence[Any]) -> Iterator[str]:
-    """What is wrong with objects: unknown or missing fields, types, bounds, and names that lead nowhere."""
+    """The errors in objects: unknown or missing fields, types, bounds, and references that do not resolve."""
     sound = []
     for number, each in enumerate(documents, 1):
         found = list(_object(each, number))
@@ -47,17 +47,17 @@ def faults(documents: Sequence[Any]) -> Iterator[str]:
 def _object(each: Any, number: int) -> Iterator[str]:
     where = f"document {number}"
     if not isinstance(each, dict):
-        yield f"{where}: is no mapping"
+        yield f"{where}: is not a mapping"
         return
     known = (str(each.get("apiVersion")), str(each.get("kind")))
     where = f"{where} ({known[1]})"
     config = known == ("v1", "ConfigMap")
     if not config and known not in SPECS:
-        yield f"{where}: {known[0]} {known[1]} is no kind that is known here"
+        yield f"{where}: {known[0]} {known[1]} is not a known kind"
         return
     content = "data" if config else "spec"
     yield from (
-        f"{where}.{name}: is no field" for name in each if name not in ("apiVersion", "kind", "metadata", content)
+        f"{where}.{name}: is not a field" for name in each if name not in ("apiVersion", "kind", "metadata", content)
     )
     metadata = each.get("metadata")
     yield from METADATA.faults(metadata, f"{where}.metadata")

@@ -1,4 +1,4 @@
-"""Which weights an engine loads, and what of a pool no engine can be told."""
+"""Which weights an engine loads, and which properties of a pool no engine flag can set."""
 
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ def made_at_load(pool: Pool, setting: Setting) -> bool:
 
 
 def check(pool: Pool) -> None:
-    """UserError for what was simulated and cannot be asked of an engine by flags."""
+    """UserError for what was simulated and has no engine flag."""
     engine = pool.engine
     if pool.device.vendor not in MAKERS:
         raise UserError(f"flags and images are known for devices of {' and '.join(MAKERS)}, not {pool.device.name}")
     if engine.lanes != (Lane(),):
         raise UserError("lanes that share a device are no flag of an engine; plan with one lane")
     if engine.host_kv_bytes:
-        raise UserError("host_kv_bytes: preemption to host memory is no flag of an engine; plan with 0")
+        raise UserError("host_kv_bytes: preemption to host memory is not a flag of an engine; plan with 0")
     if not engine.reserve_prompt:
-        raise UserError("reserve_prompt is false, which is no flag of an engine; plan with true")
+        raise UserError("reserve_prompt is false, which is not a flag of an engine; plan with true")
 
 
 def longest(pool: Pool, setting: Setting) -> int:

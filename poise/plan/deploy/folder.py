@@ -1,4 +1,4 @@
-"""The folder of a plan: all its files, each whole, written after all of them are made."""
+"""The output folder of a plan: all its files are made first, then each is written whole."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ FILES: dict[str, Callable[[Fleet, Setting], str]] = {
     "llm-d.yaml": llm_d,
     "scenario.yaml": scenario,
 }
-"""What is written, and who makes it."""
+"""The file names, and the function that makes each."""
 
 
 def write_deployment(fleet: Fleet, setting: Setting, folder: str | Path) -> list[Path]:
     """Write the files of a plan into `folder` and return them; UserError where the folder cannot be written.
 
-    What cannot be deployed in one of the ways (`refused`) has a file that says why and does nothing else, so that none
+    A file that cannot be made for this plan (`refused`) says why and does nothing else, so that none
     of an earlier plan stays behind.
     """
     files = {Path(folder) / name: text for name, text in texts(fleet, setting).items()}
@@ -46,7 +46,7 @@ def texts(fleet: Fleet, setting: Setting) -> dict[str, str]:
 
 
 def refused(fleet: Fleet, setting: Setting) -> dict[str, str]:
-    """Why some of the files cannot be, by their names; empty where all can."""
+    """Why some of the files cannot be made, by their names; empty where all can."""
     _, why = _made(fleet, setting)
     return why
 

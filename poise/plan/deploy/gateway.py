@@ -1,4 +1,4 @@
-"""The gateway's file: the plan's router before one engine for each replica."""
+"""The gateway's file: the plan's router in front of one engine for each replica."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def scaling(fleet: Fleet, setting: Setting) -> dict[str, Any]:
 
 
 def one_role_each(fleet: Fleet) -> bool:
-    """Whether a gateway, which knows pools by role, can tell these apart."""
+    """Whether a gateway, which distinguishes pools by role, can distinguish these."""
     return len({pool.role for pool in fleet.pools}) == len(fleet.pools)
 
 
 def belief(fleet: Fleet, setting: Setting, follow: bool) -> dict[str, Any]:
-    """What the gateway knows of its engines, as it was simulated; a period of 0 is the gateway's own."""
+    """The gateway's reports and belief, as simulated; a period of 0 is the gateway's own."""
     made: dict[str, Any] = {"prefix": "reported" if follow else "own"}
     if setting.belief.period_s:
         made["period_s"] = setting.belief.period_s

@@ -3,7 +3,7 @@
 From the published definitions: Kubernetes v1.37 (api/openapi-spec), LeaderWorkerSet v0.9.0 and InferencePool v1.6.0
 (config/crd/bases of kubernetes-sigs/lws and of kubernetes-sigs/gateway-api-inference-extension), HTTPRoute of Gateway
 API v1.3.0, ServiceMonitor of the Prometheus operator v0.84.1. What is not here is refused, so that whoever writes one
-field more looks it up first. What the API server asks beyond the definitions is asked too: the form of names and
+field more looks it up first. What the API server checks beyond the definitions is checked too: the form of names and
 labels, a template's spec, a container's image, the name of a Secret, the port of a picker that is a Service.
 """
 

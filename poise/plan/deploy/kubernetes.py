@@ -1,7 +1,7 @@
-"""Kubernetes manifests of a plan: engines by pool, and the gateway before them.
+"""Kubernetes manifests of a plan: engines by pool, and the gateway in front of them.
 
 A pool alone is found by the name of a headless Service, and may grow and shrink. Where pools differ in role or speed
-the gateway must know which engine is which, so their replicas have names of their own that stand in its file.
+the gateway must know which engine is which, so their replicas have names of their own in its file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LLM_D = {"mixed": "both", "prefill": "prefill", "decode": "decode"}
 
 
 def kubernetes(fleet: Fleet, setting: Setting) -> str:
-    """Engines and gateway; UserError for what cannot be said in manifests."""
+    """Engines and gateway; UserError for what manifests cannot express."""
     setting = settled(fleet, setting)
     comments = [f"The plan {one_line(fleet.written)}, router {fleet.router}: kubectl apply -f kubernetes.yaml"]
     if any(spread(pool, setting) > 1 for pool in fleet.pools):
@@ -65,7 +65,7 @@ def settled(fleet: Fleet, setting: Setting) -> Setting:
 
 
 def _checked(objects: list[Object], comments: list[str]) -> str:
-    """Objects as YAML; UserError for what Kubernetes would not take, as a name given with a space."""
+    """Objects as YAML; UserError for what Kubernetes would refuse, such as a name with a space."""
     check_objects(objects)
     return dump(objects, comments)
 
@@ -93,7 +93,7 @@ def house(fleet: Fleet, setting: Setting, pool: str = "") -> Manifests:
 
 
 def names(fleet: Fleet, setting: Setting) -> list[str]:
-    """What the objects of each pool are called; UserError where that is too long."""
+    """The object names of each pool; UserError where a name is too long."""
     made = [f"{setting.name}-{each}" for each in pool_labels(fleet)]
     for each in made:
         if len(each) > LONGEST_NAME:
@@ -107,7 +107,7 @@ def _answering(setting: Setting) -> dict[str, str]:
 
 
 def _named(fleet: Fleet, setting: Setting) -> list[Object]:
-    """Every replica by the name that its pod, or its leader, has."""
+    """Every replica by the name of its pod, or of its leader."""
     return [
         {
             "url": f"http://{name}-{number}.{name}.{setting.namespace}.svc:{PORT}",
@@ -122,7 +122,7 @@ def _named(fleet: Fleet, setting: Setting) -> list[Object]:
 
 
 def _pool(pool: Pool, name: str, setting: Setting, *, stable: bool) -> list[Object]:
-    """The Service and the workload of a pool. stable: whether replicas are known by names of their own."""
+    """The Service and the workload of a pool. stable: whether replicas have stable names."""
     labels = {
         "app.kubernetes.io/name": setting.engine,
         "app.kubernetes.io/instance": name,
@@ -151,7 +151,7 @@ def _pool(pool: Pool, name: str, setting: Setting, *, stable: bool) -> list[Obje
 
 
 _ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
-"""There are no spare devices for a pod more."""
+"""No surge: there are no spare devices for another pod."""
 
 
 def _stable(name: str) -> Object:

@@ -1,4 +1,4 @@
-"""Where the replicas of a fleet stand: hosts, devices of a host, ports."""
+"""Assigns the replicas of a fleet to hosts, devices of a host, and ports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEP = 1000
 """Ports of one replica on its host."""
 
 EVENTS, REPLAY, SIDE, RPC, MASTER, BOOTSTRAP = 500, 600, 700, 800, 801, 802
-"""Where the others lie above a replica's HTTP port: KV events, their replay and the side channel of KV transfers (one
+"""Offsets from a replica's HTTP port: KV events, their replay and the side channel of KV transfers (one
 for each data rank), the data ranks' handshake, the hosts' rendezvous, and the bootstrap of SGLang's prefill engines."""
 
 
@@ -40,7 +40,7 @@ class Place:
 
     @property
     def url(self) -> str:
-        """Where requests go."""
+        """The URL for requests."""
         host = f"[{self.head}]" if ":" in self.head else self.head
         return f"http://{host}:{self.port}"
 
@@ -53,7 +53,7 @@ def label(text: str, most: int = 28) -> str:
 
 
 def pool_labels(fleet: Fleet) -> list[str]:
-    """What to call each pool in names: its own name, else its device and role; numbered where several share it."""
+    """The name of each pool in object names: its own, else its device and role; numbered where several share it."""
     made = ["engines"]  # which the gateway's own Service is called
     for pool in fleet.pools:
         first = label(pool.name or (pool.device.name if pool.role == "mixed" else f"{pool.role}-{pool.device.name}"))

@@ -13,16 +13,16 @@ from poise.plan.deploy.script import Spot
 from poise.plan.deploy.setting import Setting
 
 PORT = 8000
-"""Where an engine answers, in its pod."""
+"""The port of an engine in its pod."""
 
 LEADER, INDEX = "$(LWS_LEADER_ADDRESS)", "$(LWS_WORKER_INDEX)"
-"""What a LeaderWorkerSet tells its pods, which Kubernetes puts into their commands."""
+"""Variables that a LeaderWorkerSet sets in its pods, which Kubernetes expands in their commands."""
 
 WEIGHTS = "/weights"
 STARTING_S = 3600
 """Seconds until a pod must answer: weights may have to be fetched."""
 LEAVING_S = 120
-"""Seconds that requests get when a pod goes."""
+"""Seconds that requests get when a pod stops."""
 
 Object = dict[str, Any]
 
@@ -67,7 +67,7 @@ def _container(pool: Pool, setting: Setting, hosts: int, worker: bool) -> Object
 
 
 def words(command: list[str]) -> list[str]:
-    """A command as a pod's; one that reckons with its index goes through a shell."""
+    """A command as a pod's; one that computes with its index runs in a shell."""
     if not any(word.startswith("$$((") for word in command):
         return command
     quoted = (word if word.startswith("$") else shlex.quote(word) for word in command)

@@ -1,4 +1,4 @@
-"""What Kubernetes calls a device: the resource, the nodes that have it, and images of engines for it."""
+"""Kubernetes' names for a device: the resource, the node label, and images of engines for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IMAGES = {
 """Images by engine and maker, of the versions whose flags are written."""
 
 OWN_IMAGE = "registry.example/poise:0.1"
-"""Of the gateway: it is the reader's to build."""
+"""The gateway's image: the user builds it."""
 
 NVIDIA = {
     "A100-SXM-40GB": "NVIDIA-A100-SXM4-40GB",
@@ -47,7 +47,7 @@ AMD = {"MI300X": "AMD_Instinct_MI300X_OAM"}
 """`amd.com/gpu.product-name` by device (AMD's node labeller)."""
 
 OWN_LABEL = "poise/device"
-"""On nodes whose devices no labeller is known for, to be set by hand."""
+"""The label for nodes whose devices have no known labeller, to be set by hand."""
 
 
 def node_selector(device: Device) -> dict[str, str]:

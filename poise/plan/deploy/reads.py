@@ -8,7 +8,7 @@ from poise.policies.find import build
 
 
 def follows_events(fleet: Fleet, setting: Setting) -> bool:
-    """Whether engines tell the gateway what they have cached.
+    """Whether engines report their cached blocks to the gateway.
 
     Where its router reads prefixes and a tokenizer is given. Data ranks have a cache each, of which the gateway would
     follow the first alone, so a fleet with any is routed by what was sent where.

@@ -1,4 +1,4 @@
-"""The scenario file that simulates a plan: what the planner tried, to look at, change and compare."""
+"""The scenario file that simulates a plan: the planner's own setting, to inspect, change and compare."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from poise.scenario.engine_cost import EngineCost
 
 
 def scenario(fleet: Fleet, setting: Setting) -> str:
-    """The scenario as YAML; UserError for a model or a cost that no file describes."""
+    """The scenario as YAML; UserError for a model or a cost that no file can describe."""
     comments = [
         f"The plan {one_line(fleet.written)}, router {fleet.router}: `poise simulate` tries it again",
     ]
@@ -102,7 +102,7 @@ def _own(pool: Pool) -> Engine:
 
 
 def _engine(engine: Engine) -> dict[str, Any]:
-    """What differs from vLLM's defaults; a version decides nothing that is simulated."""
+    """The fields that differ from vLLM's defaults; the version changes nothing that is simulated."""
     made = _changed(engine)
     made.pop("version", None)
     if "host_kv_bytes" in made:
@@ -137,13 +137,13 @@ def _device(device: Device) -> str | dict[str, Any]:
 
 
 def _in(unit: float, value: float) -> float:
-    """The number of units that comes to `value` to the last bit when it is read."""
+    """The number of units that is exactly `value` when it is read."""
     near = value / unit
     return next((each for each in (near, nextafter(near, inf), nextafter(near, 0)) if each * unit == value), near)
 
 
 def _changed(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass that have not their defaults."""
+    """The fields of a dataclass that differ from their defaults."""
     default = type(value)()
     names = [each.name for each in fields(value)]
     return {name: getattr(value, name) for name in names if getattr(value, name) != getattr(default, name)}

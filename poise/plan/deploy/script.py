@@ -19,9 +19,9 @@ VISIBLE = {"NVIDIA": "CUDA_VISIBLE_DEVICES", "AMD": "HIP_VISIBLE_DEVICES"}
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where one process of a replica stands: its own address, the head's, its rank among `hosts`, its HTTP port.
+    """The place of one process of a replica: its own address, the head's, its rank among `hosts`, its HTTP port.
 
-    index: what stands for the rank where one text is for all ranks but the first; empty for the number.
+    index: the shell expression of the rank where one text serves all ranks but the first; empty for the number.
     """
 
     host: str
@@ -32,7 +32,7 @@ class Spot:
     index: str = ""
 
     def ranks(self, each: int) -> str:
-        """How many come before those of this host, `each` on every one; a shell's sum where the rank is not known."""
+        """The number of ranks before this host's, `each` on every one; a shell expression where the rank is unknown."""
         if not self.index:
             return str(each * self.rank)
         return self.index if each == 1 else f"$$(({each} * LWS_WORKER_INDEX))"
@@ -43,7 +43,7 @@ Starts = Callable[[Pool, Setting, Spot], tuple[Mapping[str, str], list[str]]]
 
 
 def script(fleet: Fleet, setting: Setting, starts: Starts, comments: Iterable[str]) -> str:
-    """A script that starts, on the host that is named or that it runs on, the processes that stand there."""
+    """A script that starts the processes of the host that is named or that it runs on."""
     by_host: dict[str, list[str]] = {}
     for place in places(fleet, setting):
         pool = fleet.pools[place.pool]
@@ -63,7 +63,7 @@ def script(fleet: Fleet, setting: Setting, starts: Starts, comments: Iterable[st
 
 
 def plan_of(fleet: Fleet, engine: str) -> list[str]:
-    """What plan a script starts, and whether it was found for another engine than `engine`."""
+    """Which plan a script starts, and whether it was found for another engine than `engine`."""
     found = engine_defaults(fleet.pools[0].engine.name).name
     title = f"{engine} for {one_line(fleet.written)}, router {fleet.router}"
     if any(pool.slowed for pool in fleet.pools):

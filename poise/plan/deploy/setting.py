@@ -1,4 +1,4 @@
-"""What the files of a plan need beside its fleet."""
+"""What the files of a plan need besides its fleet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from poise.scenario.cluster import Recipe
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The load that the plan was made for, how it was simulated, and where it shall run.
+    """The load that the plan was made for, how it was simulated, and where it is deployed.
 
     workload: the section `workload` of a scenario, files in it by absolute paths.  slo, seeds, warmup_s, belief, cost:
     as simulated.  cost_file: of `poise calibrate`, where `cost` was fitted.  longest: tokens of the longest request
@@ -24,8 +24,8 @@ class Setting:
     checkpoints: repository or folder by format of the weights, where that is not the model's own.
     tokenizer: a folder with tokenizer.json; with it the gateway follows engines' KV events, if its router reads
     prefixes.  hosts: names or addresses, in the order in which replicas fill them; empty for names made here.
-    host_devices: devices of a host; 0 for what is usual.  port: of the first engine of a host.
-    gateway_port: where clients ask.
+    host_devices: devices of a host; 0 for the usual number.  port: of the first engine of a host.
+    gateway_port: for clients.
 
     name, namespace: in Kubernetes.  images: of the engine by the device's maker, and of the gateway (`poise`).
     token_secret: a Secret whose key `token` is Hugging Face's.  cache_claim: a PersistentVolumeClaim for weights, which

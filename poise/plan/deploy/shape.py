@@ -1,4 +1,4 @@
-"""Shapes of plain data, as API definitions state them: what of a value is not as it must be, and where."""
+"""Shapes of plain data, as API definitions state them: finds each error of a value and its place."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Protocol
 
 
 class Shape(Protocol):
-    """What a value may be."""
+    """The rule for a value."""
 
     def faults(self, value: Any, where: str) -> Iterator[str]:
-        """Every part of `value`, which stands at `where`, that is not allowed."""
+        """The errors in `value`, which is at `where`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A string. pattern: which must be found in it.  choices: all that it may be, with spaces between."""
+    """A string. pattern: which must be found in it.  choices: all allowed values, separated by spaces."""
 
     pattern: str = ""
     choices: str = ""
@@ -28,7 +28,7 @@ class Text:
     def faults(self, value: Any, where: str) -> Iterator[str]:
         """See `Shape`."""
         if not isinstance(value, str):
-            yield f"{where}: {value!r} is no string"
+            yield f"{where}: {value!r} is not a string"
         elif not self.least <= len(value) <= self.most:
             yield f"{where}: has {len(value)} characters; {self.least} to {self.most} are allowed"
         elif self.choices and value not in self.choices.split():
@@ -47,7 +47,7 @@ class Whole:
     def faults(self, value: Any, where: str) -> Iterator[str]:
         """See `Shape`."""
         if not isinstance(value, int) or isinstance(value, bool):
-            yield f"{where}: {value!r} is no integer"
+            yield f"{where}: {value!r} is not an integer"
         elif not self.low <= value <= self.high:
             yield f"{where}: {value} is not within {self.low} to {self.high}"
 
@@ -59,7 +59,7 @@ class Flag:
     def faults(self, value: Any, where: str) -> Iterator[str]:
         """See `Shape`."""
         if not isinstance(value, bool):
-            yield f"{where}: {value!r} is no boolean"
+            yield f"{where}: {value!r} is not a boolean"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Many:
     def faults(self, value: Any, where: str) -> Iterator[str]:
         """See `Shape`."""
         if not isinstance(value, list):
-            yield f"{where}: {value!r} is no list"
+            yield f"{where}: {value!r} is not a list"
             return
         if not self.least <= len(value) <= self.most:
             yield f"{where}: has {len(value)} items; {self.least} to {self.most} are allowed"
@@ -110,7 +110,7 @@ class Table:
     def faults(self, value: Any, where: str) -> Iterator[str]:
         """See `Shape`."""
         if not isinstance(value, dict):
-            yield f"{where}: {value!r} is no mapping"
+            yield f"{where}: {value!r} is not a mapping"
             return
         if len(value) < self.least:
             yield f"{where}: is empty"
@@ -121,7 +121,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """A mapping of known fields. needed: those that must be there, with spaces between."""
+    """A mapping of known fields. needed: the required ones, separated by spaces."""
 
     fields: Mapping[str, Shape]
     needed: str = ""
@@ -129,11 +129,11 @@ class Fields:
     def faults(self, value: Any, where: str) -> Iterator[str]:
         """See `Shape`."""
         if not isinstance(value, dict):
-            yield f"{where}: {value!r} is no mapping"
+            yield f"{where}: {value!r} is not a mapping"
             return
         yield from (f"{where}.{name}: is missing" for name in self.needed.split() if name not in value)
         for name, each in value.items():
             if name in self.fields:
                 yield from self.fields[name].faults(each, f"{where}.{name}")
             else:
-                yield f"{where}.{name}: is no field; there are {', '.join(self.fields)}"
+                yield f"{where}.{name}: is not a field; there are {', '.join(self.fields)}"

@@ -109,7 +109,7 @@ def _limits(pool: Pool, setting: Setting) -> Words:
 
 
 def _transfer(pool: Pool) -> str:
-    """KV goes from prefill to decode over NIXL; a request whose KV does not arrive fails, and the gateway tells it."""
+    """The KV transfer from prefill to decode over NIXL; a request whose KV does not arrive fails."""
     return _json({"kv_connector": CONNECTOR, "kv_role": ROLES[pool.role], "kv_load_failure_policy": "fail"})
 
 
@@ -118,5 +118,5 @@ def _events(spot: Spot) -> str:
     return _json({"enable_kv_cache_events": True, "publisher": "zmq", **endpoints})
 
 
-def _json(told: dict[str, Any]) -> str:
-    return json.dumps(told, separators=(",", ":"))
+def _json(fields: dict[str, Any]) -> str:
+    return json.dumps(fields, separators=(",", ":"))

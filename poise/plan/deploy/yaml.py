@@ -1,4 +1,4 @@
-"""YAML text that reads well, with a comment that says what plan it is."""
+"""Readable YAML text, with a comment that names its plan."""
 
 from __future__ import annotations
 

@@ -1,86 +1,24 @@
-"""`poise train schedule`, `schedules` and `check` once their options are read."""
+"""The commands `poise train schedule`, `schedules` and `check` after their options are parsed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import ScheduleError
+from poise.plan.training.schedule_options import limit_of, numbers
 
 if TYPE_CHECKING:
-    from poise.pipeline import Costs, Proof, Schedule, Timing
+    from poise.pipeline import Proof, Schedule, Timing
+    from poise.plan.training.schedule_options import PipelineOptions, ScheduleOptions, SchedulesOptions
 
 HEADERS = (
     "schedule", "makespan", "bubble", "of makespan", "span bubble", "of span", "peak memory", "weights", "training",
     "made s",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Beyond:
-    """Times of what some schedules have besides forwards and backwards; copies take (f + b + w) / 2 unless given."""
-
-    s: str = "0"
-    t: str = "0"
-    barrier: str = "0"
-    offload: str | None = None
-    reload: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TrainOptions:
-    """The options of `poise train schedule` and `schedules`; numbers are texts, to be taken exactly."""
-
-    stages: int
-    microbatches: int
-    chunks: int | None
-    f: str
-    b: str
-    w: str
-    comm: str
-    memory_limit: str | None
-    json: str | None
-    beyond: Beyond = Beyond()
-    given: tuple[str, ...] = ()
-    """Parameters of the schedule as NAME=VALUE."""
-    by: str | None = None
-    costs_file: Path | None = None
-    """Times in place of all others."""
-
-    @property
-    def costs(self) -> Costs:
-        """The durations that were given."""
-        from poise.pipeline import Costs
-
-        if self.costs_file is not None:
-            return self._saved()
-        more, main = self.beyond, Costs.of(*(_numbers(each) for each in (self.f, self.b, self.w, self.comm)))
-        size = max(len(main.f), len(main.b), len(main.w))
-        work = [sum((each[at % len(each)] for each in (main.f, main.b, main.w)), Fraction(0)) for at in range(size)]
-        half = [each / 2 for each in work]
-        read = Costs.of(
-            s=_numbers(more.s), t=_numbers(more.t), barrier=more.barrier,
-            offload=half if more.offload is None else _numbers(more.offload),
-            reload=half if more.reload is None else _numbers(more.reload),
-        )  # fmt: skip
-        return replace(read, f=main.f, b=main.b, w=main.w, comm=main.comm)
-
-    def _saved(self) -> Costs:
-        from poise.pipeline.saved import load_costs
-
-        assert self.costs_file is not None
-        if (self.f, self.b, self.w, self.comm, self.beyond) != ("1", "1", "1", "0", Beyond()):
-            raise ScheduleError(f"--costs {self.costs_file}: holds all times; leave --f, --b, --w, --comm and the like")
-        return load_costs(self.costs_file).whole(self.stages)
-
-    @property
-    def limit(self) -> list[Fraction] | Fraction | None:
-        """The most activations that a rank, or each of them, may hold."""
-        return None if self.memory_limit is None else _limit(self.memory_limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +56,7 @@ class Made:
         }
 
     def _certificate(self) -> dict[str, Any]:
-        """What was proven of it beyond that it runs, in the same units."""
+        """What was proven of it besides that it runs, in the same units."""
         from poise.pipeline.certified import Certified
 
         found, unit = self.schedule, self.timing.largest_f
@@ -128,68 +66,52 @@ class Made:
         return {"certificate": {"by": found.by, **figures, "optimal": found.optimal, "proof": found.proof}}
 
 
-@dataclass(frozen=True, slots=True)
-class Files:
-    """What else is to be written of a schedule; `beside` are the names of others to draw with it on the page."""
-
-    csv: Path | None = None
-    communications: bool = False
-    timeline: Path | None = None
-    page: Path | None = None
-    beside: str = ""
-    save: Path | None = None
-
-
-def make_schedule(name: str, options: TrainOptions, files: Files) -> None:
+def make_schedule(options: ScheduleOptions) -> None:
     """Make one schedule, prove and time it, print it and write what was asked for."""
     from poise.pipeline.csv import write_csv
     from poise.pipeline.perfetto import timeline as trace
     from poise.scenario.write import put_json
 
-    _writable(options.json, files.csv, files.timeline, files.page, files.save)
-    made = _make(name, options)
-    others = [
-        _make(other, replace(options, chunks=None, given=(), by=None)) for other in _numbers(files.beside) if other
-    ]
-    if files.save is not None:
-        _write(files.save, _saved(made.schedule, files.save).encode())
-    if files.csv is not None:
-        _write(files.csv, write_csv(made.schedule, communications=files.communications).encode())
-    if files.timeline is not None:
-        _write(files.timeline, trace(made.timing))
-    if files.page is not None:
-        _write(files.page, _page(options, [made, *others]).encode())
+    _writable(options.json, options.csv, options.timeline, options.page, options.out)
+    made = _make(options.name, options, by=options.by, given=options.given)
+    others = [_make(other, replace(options, chunks=None)) for other in numbers(options.beside) if other]
+    if options.out is not None:
+        _write(options.out, _saved(made.schedule, options.out).encode())
+    if options.csv is not None:
+        _write(options.csv, write_csv(made.schedule, communications=options.communications).encode())
+    if options.timeline is not None:
+        _write(options.timeline, trace(made.timing))
+    if options.page is not None:
+        _write(options.page, _page(options, [made, *others]).encode())
     told = made.as_dict()
     put_json(told, options.json)
     if options.json != "-":
-        _table(f"{name}, times in units of the largest F", [told, *(other.as_dict() for other in others)])
+        _table(f"{options.name}, times in units of the largest F", [told, *(other.as_dict() for other in others)])
         print("peak memory by rank:", " ".join(f"{each:g}" for each in told["peak_memory"]))
         if "certificate" in told:
             print(_certified(told["certificate"]))
 
 
-def compare_schedules(options: TrainOptions) -> None:
-    """All schedules that can be made of the input, by makespan; why the others cannot is said."""
+def compare_schedules(options: SchedulesOptions) -> None:
+    """Print all schedules that can be made of the input, by makespan, and why the others cannot."""
     from poise.pipeline import names
     from poise.pipeline.find import takes
     from poise.scenario.write import put_json
 
     _writable(options.json)
-    options.costs.at(options.stages, options.stages, options.microbatches)
+    options.costs.at(options.ranks, options.ranks, options.microbatches)
     found, refused = [], {}
     for name in names():
         try:
             known = takes(name)
-            one = replace(
-                options, chunks=options.chunks if "chunks" in known else None, by=options.by if "by" in known else None
-            )
-            found.append(_make(name, one).as_dict())
+            one = options if "chunks" in known else replace(options, chunks=None)
+            found.append(_make(name, one, by=options.by if "by" in known else None).as_dict())
         except ScheduleError as error:
             refused[name] = str(error)
     found.sort(key=lambda told: (told["makespan"], max(told["peak_memory"])))
     put_json({"schedules": found, "refused": refused}, options.json)
     if options.json != "-":
-        title = f"{options.stages} ranks, {options.microbatches} microbatches, times in units of the largest F"
+        title = f"{options.ranks} ranks, {options.microbatches} microbatches, times in units of the largest F"
         _table(title, found)
         print("\n".join(f"- not {name}: {why}" for name, why in refused.items()))
     if not found:
@@ -197,7 +119,7 @@ def compare_schedules(options: TrainOptions) -> None:
 
 
 def check_schedule(file: Path, memory_limit: str | None, json: str | None) -> None:
-    """Prove the schedule in a file, or raise with its fault."""
+    """Prove the schedule in a file, or raise an error with its fault."""
     from poise.pipeline import check
     from poise.pipeline.text import read_file
     from poise.scenario.write import put_json
@@ -205,10 +127,10 @@ def check_schedule(file: Path, memory_limit: str | None, json: str | None) -> No
     _writable(json)
     schedule = read_file(file)
     try:
-        proof = check(schedule, memory_limit=None if memory_limit is None else _limit(memory_limit))
+        proof = check(schedule, memory_limit=None if memory_limit is None else limit_of(memory_limit))
     except ScheduleError as error:
         raise ScheduleError(f"{file}: {error}") from None
-    told = {
+    fields = {
         "ranks": len(schedule.ranks),
         "stages": schedule.stages,
         "microbatches": schedule.microbatches,
@@ -217,7 +139,7 @@ def check_schedule(file: Path, memory_limit: str | None, json: str | None) -> No
         "messages": proof.messages,
         "peak_memory": [float(each) for each in proof.peak_memory],
     }
-    put_json(told, json)
+    put_json(fields, json)
     if json != "-":
         matched = "messages match in order" if schedule.communicates else "messages follow from the operations"
         print(
@@ -225,19 +147,19 @@ def check_schedule(file: Path, memory_limit: str | None, json: str | None) -> No
             f"microbatches: every one passes {'every stage' if schedule.paths is None else 'the stages on its path'} "
             f"once each way, nothing deadlocks, {matched}."
         )
-        print("peak memory by rank:", " ".join(f"{each:g}" for each in told["peak_memory"]))  # type: ignore[attr-defined]
+        print("peak memory by rank:", " ".join(f"{each:g}" for each in fields["peak_memory"]))  # type: ignore[attr-defined]
 
 
-def _make(name: str, options: TrainOptions) -> Made:
+def _make(name: str, options: PipelineOptions, *, by: str | None = None, given: Sequence[str] = ()) -> Made:
     from poise.pipeline import check, make, time
     from poise.pipeline.find import read_given
 
     costs = options.costs
     began = perf_counter()
-    asked = {"chunks": options.chunks, "by": options.by}
+    asked = {"chunks": options.chunks, "by": by}
     more: dict[str, Any] = {word: value for word, value in asked.items() if value is not None}
-    more |= read_given(name, options.given)
-    schedule = make(name, options.stages, options.microbatches, costs=costs, memory_limit=options.limit, **more)
+    more |= read_given(name, given)
+    schedule = make(name, options.ranks, options.microbatches, costs=costs, memory_limit=options.limit, **more)
     made = perf_counter()
     proof = check(schedule, memory_limit=options.limit)
     checked = perf_counter()
@@ -259,7 +181,7 @@ def _weights(schedule: Schedule) -> float:
 
 
 def _training(schedule: Schedule) -> str:
-    """Whether gradients are those of a single process, and why not."""
+    """Whether gradients equal those of a single process, and why not."""
     if schedule.updates != "flush":
         return "stale weights"
     return "exact" if schedule.paths is None else "skips stages"
@@ -273,45 +195,28 @@ def _saved(schedule: Schedule, file: Path) -> str:
     return write_json(schedule) if file.suffix == ".json" else write_text(schedule)
 
 
-def _certified(told: dict[str, Any]) -> str:
+def _certified(fields: dict[str, Any]) -> str:
     """The certificate in a sentence."""
-    word = "makespan" if told["by"] == "makespan" else "span bubble"
-    if told["optimal"]:
-        return f"proven: no schedule of its placement has a smaller {word} (by {told['proof']})"
-    return f"not proven the best: the {word} {told['value']:.6g} could at most come down to {told['bound']:.6g}"
+    word = "makespan" if fields["by"] == "makespan" else "span bubble"
+    if fields["optimal"]:
+        return f"proven: no schedule of its placement has a smaller {word} (by {fields['proof']})"
+    return f"not proven the best: the {word} {fields['value']:.6g} could at most come down to {fields['bound']:.6g}"
 
 
-def _page(options: TrainOptions, made: Sequence[Made]) -> str:
+def _page(options: PipelineOptions, made: Sequence[Made]) -> str:
     from poise.plan.training.page import MOST, page
 
     bars = sum(each.proof.operations for each in made)
     if bars > MOST:
         raise ScheduleError(f"--page: {bars} operations are too many to draw; ask for fewer than {MOST}, or --timeline")
-    title = f"{made[0].schedule.name}: {options.stages} ranks, {options.microbatches} microbatches"
+    title = f"{made[0].schedule.name}: {options.ranks} ranks, {options.microbatches} microbatches"
     return page(title, [each.timing for each in made], HEADERS, [_row(each.as_dict()) for each in made])
 
 
-def _numbers(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",")]
-
-
-def _limit(text: str) -> list[Fraction] | Fraction:
-    try:
-        limits = [Fraction(each) for each in _numbers(text)]
-    except (ValueError, ZeroDivisionError):
-        limits = [Fraction(0)]
-    if min(limits) <= 0:
-        raise ScheduleError(
-            f"--memory-limit {text!r}: give a number of full-stage microbatch activations, as in 8, or one per stage"
-        )
-    return limits if len(limits) > 1 else limits[0]
-
-
 def _writable(json: str | None, *files: Path | None) -> None:
-    from poise.scenario.write import check_writable
+    from poise.scenario.write import check_json, check_writable
 
-    if json is not None and json != "-":
-        check_writable(Path(json), "--json")
+    check_json(json)
     for file, option in zip(files, ("--csv", "--timeline", "--page", "--out"), strict=False):
         if file is not None:
             check_writable(file, option)
@@ -324,16 +229,16 @@ def _write(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def _table(title: str, told: Sequence[dict[str, Any]]) -> None:
+def _table(title: str, rows: Sequence[dict[str, Any]]) -> None:
     from poise.report.table import show
 
-    show(title, HEADERS, [_row(each) for each in told], keys=1)
+    show(title, HEADERS, [_row(each) for each in rows], keys=1)
 
 
-def _row(told: dict[str, Any]) -> Sequence[str]:
+def _row(fields: dict[str, Any]) -> Sequence[str]:
     return (
-        told["name"], f"{told['makespan']:.6g}",
-        f"{told['bubble_global']:.6g}", f"{100 * told['bubble_global_fraction']:.2f} %",
-        f"{told['bubble_span']:.6g}", f"{100 * told['bubble_span_fraction']:.2f} %",
-        f"{max(told['peak_memory']):g}", f"{told['weights']:g}", told["training"], f"{told['made_s']:.3f}",
+        fields["name"], f"{fields['makespan']:.6g}",
+        f"{fields['bubble_global']:.6g}", f"{100 * fields['bubble_global_fraction']:.2f} %",
+        f"{fields['bubble_span']:.6g}", f"{100 * fields['bubble_span_fraction']:.2f} %",
+        f"{max(fields['peak_memory']):g}", f"{fields['weights']:g}", fields["training"], f"{fields['made_s']:.3f}",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Sharding of weights, gradients and states over groups of unlike size, each matched to a link.
+"""Sharding of weights, gradients and states over groups of different sizes, each matched to a link.
 
 Dash et al., "Low-bandwidth partitioning" on Frontier: ZeRO-3 with weights sharded over a pair of dies, gradients inside
 a server and states over all, so that what is moved most often crosses the fastest link; 8-bit gathers and 4-bit
@@ -74,7 +74,7 @@ def _moved(size: float, ranks: int, links: Sequence[Link]) -> float:
 
 
 def _widest(links: Sequence[Link], ranks: int) -> float:
-    """Bandwidth of the smallest link that joins so many ranks."""
+    """Bandwidth of the smallest link that joins this many ranks."""
     joined = [link for link in links if link.ranks >= ranks]
     if not joined:
         raise ScenarioError(f"no link joins {ranks} ranks; give one that does, with its bandwidth")

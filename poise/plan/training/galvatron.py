@@ -21,7 +21,7 @@ from poise.cost.training.memory import layer_activation, weights
 from poise.cost.training.step import evaluate
 
 GRAIN = 64 << 20
-"""Bytes of one unit of memory in the programme; what a layer takes is rounded up."""
+"""Bytes of one unit of memory in the programme; a layer's bytes are rounded up."""
 SHARDS = (2.0, 4.0, 12.0)
 """Bytes a weight of weights, gradients and states, by what ZeRO's stages shard last to first."""
 
@@ -30,7 +30,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What each layer does: indices of strategies, seconds of a step's layers and bytes of them."""
+    """The strategy of each layer: indices of strategies, seconds of a step's layers and bytes of them."""
 
     strategies: tuple[int, ...]
     seconds: float

@@ -15,12 +15,12 @@ from poise.core.spec import Device
 from poise.cost.training import Job, Layout, predict
 
 FAVOUR = 1.05
-"""α: by how much faster clusters are favoured when layers are dealt (the paper's choice)."""
+"""α: the factor by which faster clusters are favoured when layers are assigned (the paper's choice)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One cluster: so many devices of a kind, and bytes/s one way of a device's NIC inside it."""
+    """One cluster: its devices, their kind, and bytes/s one way of a device's NIC inside it."""
 
     device: Device
     devices: int
@@ -49,7 +49,7 @@ def dealt(layers: int, speeds: Sequence[float], favour: float = FAVOUR) -> tuple
 
 
 def spread(job: Job, sites: Sequence[Site], layout: Layout, between_bw: float) -> Spread:
-    """A step over sites: stages across them, beside the fallback of one flat group over the slowest link.
+    """A step over sites: stages across them, and for comparison one flat group over the slowest link.
 
     layout: of each site's devices, its pipeline inside a site.  between_bw: bytes/s of a device between sites.
     """

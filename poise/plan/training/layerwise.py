@@ -1,4 +1,4 @@
-"""A plan with a strategy for each layer: Galvatron's programme asked within every stage of the best uniform layouts."""
+"""A plan with a strategy for each layer: Galvatron's programme within every stage of the best uniform layouts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from poise.plan.training.search import must_fit, search
 from poise.plan.training.space import Space, divisors
 
 TRIED = 8
-"""Best uniform layouts whose stages are asked."""
+"""Best uniform layouts whose stages are optimised."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layerwise:
-    """What each layer does, in order of depth, on the stages and microbatches of `base`; seconds of a step.
+    """The strategy of each layer, in order of depth, on the stages and microbatches of `base`; seconds of a step.
 
     uniform_s: of the best layout that is the same for all layers.
     """
@@ -34,7 +34,7 @@ class Layerwise:
     uniform_s: float
 
     def told(self) -> str:
-        """In a sentence."""
+        """The plan in a sentence."""
         kinds = Counter((one.tensor, one.zero, one.recompute) for one in self.each)
         parts = ", ".join(f"{n} layers tp {t} zero {z} recompute {r}" for (t, z, r), n in kinds.items())
         return (
@@ -46,7 +46,7 @@ class Layerwise:
 def layerwise(job: Job, space: Space) -> Layerwise:
     """The fastest strategies for each layer; those of the best uniform layout where nothing is faster.
 
-    Only what Galvatron's file states is looked at: 1F1B, no context or expert ranks, layers recomputed whole or not.
+    Only what Galvatron's file can state is searched: 1F1B, no context or expert ranks, layers recomputed whole or not.
     """
     whole = tuple(each for each in space.recompute if each != "selective") or ("none",)
     plain = replace(
@@ -62,7 +62,7 @@ def layerwise(job: Job, space: Space) -> Layerwise:
 
 
 def _uniform(job: Job, layout: Layout) -> tuple[Layout, ...]:
-    """What each layer does under a layout that recomputes the first layers of each stage."""
+    """The strategy of each layer under a layout that recomputes the first layers of each stage."""
     some = layout.recompute_layers
     whole, plain = replace(layout, recompute_layers=None), replace(layout, recompute="none", recompute_layers=None)
     split = layout.split or even_split(job.model.layers, layout.pipeline)
@@ -70,7 +70,7 @@ def _uniform(job: Job, layout: Layout) -> tuple[Layout, ...]:
 
 
 def _chosen(job: Job, space: Space, base: Prediction, uniform_s: float) -> Layerwise | None:
-    """Strategies by stage in the place of the base's, in the memory that its layers and what is free come to."""
+    """Strategies by stage in the place of the base's, in the memory of its layers and what is free."""
     options, ranks = _options(job, space, base.layout), base.layout.pipeline
     count, split = base.layout.microbatches(job), even_split(job.model.layers, ranks)
     before = _uniform(job, base.layout)

@@ -12,7 +12,7 @@ WORDS = ("recompute", "schedule")
 
 
 def space_of(*, offload: bool, **given: str) -> Space:
-    """The space of options as typed, as in tensor="1,2,4"; UserError for what is no number, ScenarioError for names."""
+    """The search space from options as typed, as in tensor="1,2,4"; UserError for a number, ScenarioError for names."""
     fields: dict[str, Any] = {name: _listed(name, value) for name, value in given.items()}
     return Space(offload=offload, **fields)
 
@@ -26,7 +26,7 @@ def _listed(name: str, value: str) -> tuple[Any, ...]:
         return tuple(_part(option, value, part) for part in parts)
     for part in parts:
         if not part.isdigit() or (name != "zero" and int(part) < 1):
-            raise UserError(f"--{option} {value!r}: {part!r} is no degree; give whole numbers from 1, as in 1,2,4")
+            raise UserError(f"--{option} {value!r}: {part!r} is not a degree; give whole numbers from 1, as in 1,2,4")
     return tuple(int(part) for part in parts)
 
 
@@ -34,4 +34,4 @@ def _part(option: str, value: str, part: str) -> float:
     try:
         return float(part)
     except ValueError:
-        raise UserError(f"--{option} {value!r}: {part!r} is no number; give parts from 0 to 1, as in 0,0.5") from None
+        raise UserError(f"--{option} {value!r}: {part!r} is not a number; give 0 to 1, as in 0,0.5") from None

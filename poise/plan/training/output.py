@@ -1,4 +1,4 @@
-"""What `poise train plan --out` writes: the answer as a page and as JSON, and the best layout as trainers' settings."""
+"""Writes the files of `poise train plan --out`: the answer as a page and as JSON, and the best layout for trainers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from poise.sim.step.layout import GRAIN
 def write_out(
     found: TrainSearchResult, folder: Path, servers: Ordered | None = None, layers: Layerwise | None = None
 ) -> Exported:  # fmt: skip
-    """Write everything into `folder`, which is made where it is not there; Galvatron's file by `layers`, if any."""
+    """Write everything into `folder`, which is created if missing; Galvatron's file by `layers`, if any."""
     settings, others = exported(found.job, found.best[0].layout), alternatives(found.job, found.best[0])
     files = {
         "plan.html": page(found, settings, others),
@@ -42,7 +42,7 @@ def write_out(
 
 
 def page(found: TrainSearchResult, settings: Exported, others: Schedules | None) -> str:
-    """The answer, what it trades off, its schedule beside others on one axis, and the settings that were written."""
+    """The answer, its trade-offs, its schedule and others on one axis, and the settings that were written."""
     job = found.job
     title = f"{job.model.name} on {job.devices} {job.device.name}"
     body = f"<header><h1>{escape(title)}</h1></header>" + section(
@@ -51,8 +51,8 @@ def page(found: TrainSearchResult, settings: Exported, others: Schedules | None)
     body += section("Time against memory", listed(HEAD, [cells(each) for each in found.frontier]), anchor="memory-time")
     if others is not None:
         body += _beside(others)
-    said = [*settings.files, *(f"not for {name}: {why}" for name, why in settings.refused.items())]
-    return document(title, body + section("Settings", _lines(said), anchor="settings"), style=STYLE)
+    lines = [*settings.files, *(f"not for {name}: {why}" for name, why in settings.refused.items())]
+    return document(title, body + section("Settings", _lines(lines), anchor="settings"), style=STYLE)
 
 
 def _beside(others: Schedules) -> str:
@@ -65,11 +65,11 @@ def _beside(others: Schedules) -> str:
         )
         for timing in others.timings
     ]  # fmt: skip
-    told = (
+    text = (
         f"There is room for {float(others.room):.2f} activations of full stages. The fastest that fits, "
         f"{others.fastest.graph.schedule.name}, is written as schedule.json, which `poise train run` takes."
     )
-    return section("Its schedule beside others", _lines([told]), listed(heads, rows), anchor="schedules") + drawn(
+    return section("Its schedule beside others", _lines([text]), listed(heads, rows), anchor="schedules") + drawn(
         others.timings, "ms", 1e-3 / GRAIN
     )
 

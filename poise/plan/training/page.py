@@ -1,4 +1,4 @@
-"""The page of a schedule beside others: figures, timelines on one axis, and what the fullest rank holds over time."""
+"""The page of a schedule next to others: figures, timelines on one axis, and the fullest rank's memory over time."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _WORDS = {
 }  # fmt: skip
 
 MOST = 60_000
-"""Bars on a page; a larger one would be slow to open."""
+"""Most bars on a page; a larger one would be slow to open."""
 
 
 def page(title: str, timings: Sequence[Timing], headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The page as text; it refers to nothing outside. `rows`: the figures of each timing under `headers`."""
+    """The page as text; it loads nothing from outside. `rows`: the figures of each timing under `headers`."""
     figures = section("Figures", listed(headers, rows), anchor="figures")
     body = f"<header><h1>{escape(title)}</h1></header>{figures}{drawn(timings)}"
     return document(title, body, style=LANES)
 
 
 def drawn(timings: Sequence[Timing], unit: str = "", per: float = 1.0) -> str:
-    """Two sections: the timelines on one axis, and what the fullest rank of each holds.
+    """Two sections: the timelines on one axis, and the memory of each one's fullest rank.
 
     unit: in which times are shown, and how many of the costs' own it has; "" is that of the largest forward.
     """
@@ -51,7 +51,7 @@ def drawn(timings: Sequence[Timing], unit: str = "", per: float = 1.0) -> str:
 
 
 def listed(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose first column are names."""
+    """A table whose first column has names."""
 
     def cells(tag: str, row: Sequence[str]) -> str:
         return "".join(f"<{tag}{' class=n' if not at else ''}>{escape(cell)}</{tag}>" for at, cell in enumerate(row))
@@ -68,7 +68,7 @@ def _is_b(kind: Kind, used: set[Kind]) -> bool:
 
 
 def _rows(timing: Timing, unit: float) -> list[Row]:
-    """Operations of every rank; a number says the microbatch, and every other chunk of a rank is paler."""
+    """Operations of every rank; a number is the microbatch, and every other chunk of a rank is paler."""
     ranks = timing.graph.schedule.ranks
     found = []
     for rank, row in enumerate(ranks):

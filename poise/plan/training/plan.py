@@ -1,4 +1,4 @@
-"""`poise train plan` once its options are read: the best layouts of a job, what binds them, time against memory."""
+"""The command `poise train plan` after its options are parsed: the best layouts of a job, and what binds them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from poise.plan.training.servers import GBIT, Ordered, ordered, read_bandwidths
 from poise.plan.training.sites import Joined, joined, read_sites
 from poise.plan.training.space import Space
 from poise.report.table import show
-from poise.scenario.write import check_writable, put_json
+from poise.scenario.write import check_json, put_json
 from poise.sim.step.layout import simulated
 
 HEAD = ("layout", "step s", "tokens/s/device", "MFU", "memory GiB", "bubble", "exposed")
@@ -61,9 +61,8 @@ class TrainPlanQuestion:
 
 
 def plan_training(ask: TrainPlanQuestion) -> None:
-    """Search and tell; ScenarioError where nothing fits, with the nearest miss and what would."""
-    if ask.json not in (None, "-"):
-        check_writable(Path(ask.json or ""), "--json")
+    """Search and print; ScenarioError where nothing fits, with the nearest miss and what would fit."""
+    check_json(ask.json)
     measured = None if ask.bandwidths is None else read_bandwidths(ask.bandwidths)
     job = job_of(ask)
     sites = read_sites(job, ask.also)
@@ -100,7 +99,7 @@ def plan_training(ask: TrainPlanQuestion) -> None:
 
 
 def first(found: TrainSearchResult, timed: Sequence[Rescheduled]) -> TrainSearchResult:
-    """What was found, with the layout first that is fastest with another schedule, if one is."""
+    """The layouts found, first the one that is fastest with another schedule, if any."""
     if not timed or timed[0].seconds >= found.best[0].seconds:
         return found
     chosen = next(each for each in (*found.best, *found.frontier) if each.layout == timed[0].layout)
@@ -118,7 +117,7 @@ def _again(each: Rescheduled) -> Sequence[str]:
 
 
 def job_of(ask: TrainPlanQuestion) -> Job:
-    """The job that was asked for."""
+    """The job of the options."""
     if ask.precision not in ("bf16", "fp8"):
         raise UserError(f"--precision {ask.precision!r} is not known; give bf16 or fp8")
     return Job(
@@ -184,7 +183,7 @@ def _slower(other: Prediction, best: Prediction) -> str:
 
 
 def shares(best: Prediction) -> str:
-    """Where a step's time goes: its four largest parts."""
+    """The breakdown of a step's time: its four largest parts."""
     parts = sorted(best.parts.items(), key=lambda part: -part[1])
     return ", ".join(f"{share / best.seconds:.1%} on {BINDING[name]}" for name, share in parts[:4])
 
@@ -192,9 +191,9 @@ def shares(best: Prediction) -> str:
 def binding(best: Prediction, job: Job) -> str:
     """The largest loss besides arithmetic, and memory where less than a tenth is left."""
     name, lost = max(((n, s) for n, s in best.parts.items() if n != "compute"), key=lambda part: part[1])
-    said = f"{BINDING[name]} ({lost / best.seconds:.1%} of the step)"
+    text = f"{BINDING[name]} ({lost / best.seconds:.1%} of the step)"
     free = 1 - best.memory / job.device.memory_bytes
-    return f"{said}, and memory ({free:.1%} free)" if free < 0.1 else said
+    return f"{text}, and memory ({free:.1%} free)" if free < 0.1 else text
 
 
 def cells(each: Prediction) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""`poise train compare`: a recorded step beside its simulation, and beside other schedules at the costs it had."""
+"""`poise train compare`: a recorded step, its simulation, and other schedules at its measured costs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NS_PER_MS = 10**6
 
 
 def compare_recorded(file: Path, beside: str, page: Path | None, json: str | None) -> None:
-    """Print, draw and write a recording beside simulations; UserError for what is no recording."""
+    """Print, draw and write a recording and its simulations; UserError for a file that is not a recording."""
     for path, option in ((page, "--page"), (Path(json) if json not in (None, "-") else None, "--json")):
         if path is not None:
             check_writable(path, option)

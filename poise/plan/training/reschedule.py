@@ -1,4 +1,4 @@
-"""Other schedules for a layout at its stages' own times, within the memory that it leaves free."""
+"""Other schedules for a layout at its stages' own times, within its free memory."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from poise.sim.step import layout as simulate
 from poise.sim.step.layout import GRAIN, costs_of, options
 
 BESIDE = ("one_f_one_b", "interleaved", "zb_h1", "zb_v", "poise")
-"""Schedules that are drawn beside the best layout's own, where its counts allow them."""
+"""Schedules that are drawn next to the best layout's own, where its counts allow them."""
 
 CHUNKED = ("interleaved", "zb_v", "v_half", "v_min")
-"""Those that have two chunks on each rank, where the layout has no more."""
+"""Schedules with two chunks on each rank, for layouts with fewer."""
 
 TRIED = ("zb_h1", "zb_v", "v_half", "v_min", "poise")
 """Schedules that are tried for each of the best layouts."""
@@ -37,11 +37,11 @@ class Schedules:
 
     @property
     def fastest(self) -> Timing:
-        """Of those that fit."""
+        """The schedules that fit."""
         return min((each for each in self.timings if self.fits(each)), key=lambda each: each.makespan)
 
     def fits(self, timing: Timing) -> bool:
-        """Whether its fullest rank holds no more than there is room for; the layout's own does."""
+        """Whether its fullest rank fits into the room; the layout's own does."""
         return timing is self.timings[0] or max(timing.memory.peaks) <= self.room
 
 
@@ -109,7 +109,7 @@ def _others(job: Job, best: Prediction, names: Sequence[str]) -> Schedules:
 
 
 def _timed(job: Job, layout: Layout, name: str, chunks: int, room: Fraction | None = None) -> Timing | None:
-    """A schedule with the layout's stages cut into so many chunks; None where these counts do not allow it."""
+    """A schedule with the layout's stages cut into this many chunks; None where its counts do not allow it."""
     cut = layout
     if chunks != layout.chunks:  # stages take the same whatever their order, so any schedule of so many will do
         cut = replace(layout, chunks=chunks, split=(), schedule="one_f_one_b" if chunks == 1 else "zb_v")

@@ -1,4 +1,4 @@
-"""The rules of *Efficient Parallelization Layouts* as an order of layouts, beside what a search finds.
+"""The rules of *Efficient Parallelization Layouts* as an order of layouts, to compare with a search's result.
 
 Hagemann et al. (arXiv 2311.05610), section 5: a microbatch of one; no recomputation, but model parallelism in its
 place; the smallest tensor × pipeline that fits; pipeline before tensor; sequence parallelism always.
@@ -28,6 +28,6 @@ def ruled(job: Job, space: Space | None = None) -> Prediction:
 
 
 def order(cut: Columns, row: int) -> tuple[int, ...]:
-    """What the rules prefer: recomputation least, then the microbatch, tensor × pipeline, then tensor."""
+    """The rules' sort key: least recomputation, then the microbatch, tensor × pipeline, then tensor."""
     model_parallel = int(cut.tensor[row] * cut.pipeline[row])
     return (int(cut.recompute[row]), int(cut.micro_batch[row]), model_parallel, int(cut.tensor[row]))

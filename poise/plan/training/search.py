@@ -88,7 +88,7 @@ def _all(job: Job, cut: Columns, use: Figures) -> Steps:
 
 
 def _distinct(job: Job, cut: Columns, steps: Steps, order: Any, count: int) -> list[Prediction]:
-    """The first layouts that differ in more than what leaves the step as it is."""
+    """The first layouts that differ in more than what leaves the step unchanged."""
     found: list[Prediction] = []
     seen = set()
     for row in order:
@@ -103,7 +103,7 @@ def _distinct(job: Job, cut: Columns, steps: Steps, order: Any, count: int) -> l
 
 
 def _frontier(steps: Steps, order: Any, most: int = 8) -> list[int]:
-    """Rows than which none is both faster and smaller, fastest first, up to `SLOWEST` times the fastest.
+    """The Pareto front of time and memory, fastest first, up to `SLOWEST` times the fastest.
 
     At most `most`, evenly chosen.
     """

@@ -1,4 +1,4 @@
-"""The order of servers that suits a layout, where bandwidths between them were measured (`pipette.py` searches)."""
+"""Orders servers for a layout by their measured bandwidths (`pipette.py` searches)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read_bandwidths(path: Path) -> tuple[tuple[str, ...], Matrix]:
     for at, row in enumerate(rows):
         bad = next((cell for cell in row if not _number(cell)), None)
         if bad is not None or len(row) != len(rows):
-            fault = f"{bad!r} is no number" if bad is not None else f"{len(row)} values for {len(rows)} servers"
+            fault = f"{bad!r} is not a number" if bad is not None else f"{len(row)} values for {len(rows)} servers"
             raise ScenarioError(f"{path}: row {at + 1}: {fault}; {CURE}")
     if len(names) != len(rows) or not rows:
         raise ScenarioError(f"{path}: {len(names)} names for {len(rows)} rows; {CURE}")

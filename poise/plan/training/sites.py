@@ -1,4 +1,4 @@
-"""A plan over several clusters with links of their own kind: Holmes asked for every layout that is among the best."""
+"""A plan over several clusters with different links: Holmes applied to each of the best layouts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FORM = re.compile(r"([^:@]+):(\d+)(?:@([\d.]+))?")
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The layout of each cluster and what joining them comes to; `alone_s`: the first cluster's step without others."""
+    """The layout of each cluster and the resulting step; `alone_s`: the first cluster's step without others."""
 
     layout: Layout
     found: Spread
@@ -31,7 +31,7 @@ class Joined:
     names: tuple[str, ...]
 
     def told(self) -> str:
-        """In a sentence."""
+        """The plan in a sentence."""
         parts = ", ".join(f"{count} on {name}" for name, count in zip(self.names, self.found.layers, strict=True))
         found = self.found
         return (

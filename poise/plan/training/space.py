@@ -1,4 +1,4 @@
-"""The layouts among which a search chooses, as columns: every way to factor the devices, and what goes with each."""
+"""The layouts of a search, as columns: every way to factor the devices, and the settings of each."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Space:
                     raise ScenarioError(f"{name} {each!r} is not searched; known: {', '.join(map(str, known))}")
         for part in self.offload_activations:
             if not 0 <= part <= 1:
-                raise ScenarioError(f"offload_activations {part:g} is no part of the activations; give 0 to 1")
+                raise ScenarioError(f"offload_activations {part:g} is not a part of the activations; give 0 to 1")
 
 
 def divisors(number: int) -> list[int]:
@@ -120,7 +120,7 @@ def _of_mesh(
 
 
 def _recomputed(again: list[int], space: Space, deep: float) -> Iterator[tuple[int, float]]:
-    """How layers are recomputed, and which part of a stage's `deep` layers, in whole layers."""
+    """The ways to recompute layers, and the part of a stage's `deep` layers, in whole layers."""
     for how in again:
         if how < 2:
             yield how, 1.0

@@ -1,1 +1,1 @@
-"""Admissions: who may be sent now, and where to; who waits and who is turned away. One file each."""
+"""Admissions: which requests may be sent now and to which replicas; others wait or are rejected. One file each."""

@@ -1,8 +1,9 @@
-"""A ceiling on what each replica is sent: so many requests, or so many KV tokens, and the rest waits at the gateway.
+"""A ceiling on the requests or KV tokens sent to each replica; requests above it wait at the gateway.
 
-A queue in front of the engines is what orders and fair shares act on: what was sent is out of the gateway's hands. The
+Orders and fair shares act only on requests held at the gateway; requests already sent are out of its control. The
 ceiling is best near what an engine runs at once: lower leaves it idle, higher moves the queue into the engine, where
-nobody may be overtaken. llm-d's concurrency detector (`concurrency-detector`) is the same rule, by requests or tokens.
+no request can be overtaken. llm-d's concurrency detector (`concurrency-detector`) is the same rule, by requests or
+tokens.
 
 Parameters: `requests`, 256 by default, which is vLLM's `max_num_seqs`; `tokens`, KV tokens as the view's column of that
 name counts them; `kv_share`, the same as a share of each replica's own KV cache, where its size is known. 0 turns each
@@ -41,7 +42,7 @@ class Ceiling:
         return ("requests", "tokens") if self.tokens or self.kv_share else ("requests",)
 
     def admit(self, request: RequestView, able: Sequence[int], cluster: ClusterView) -> Sequence[int]:
-        """Those with room."""
+        """The replicas with room."""
         requests = cluster.requests
         if self.requests:
             able = [replica for replica in able if requests[replica] < self.requests]

@@ -1,15 +1,15 @@
-"""Early rejection: turn away at the door who would wait for longer than it may, and say when to come back.
+"""Early rejection: reject on arrival a request predicted to miss its deadline, with the time to retry after.
 
 Paper: Mooncake, arXiv 2407.00079 (FAST 2025), section 7: under overload a request that will miss its TTFT is best
-turned away before anything is spent on it. The wait is predicted as the prompt tokens ahead (held here, and queued on
-the able replicas) over the sum of their prefill rates, and the own prompt over their mean. A request is turned away
+rejected before anything is spent on it. The wait is predicted as the prompt tokens ahead (held here, and queued on
+the able replicas) over the sum of their prefill rates, and the own prompt over their mean. A request is rejected
 when that ends after its deadline, or after `ttft_s` where it has none (0: it may wait as long as it takes).
-`retry_after` is by how much it would have been late: so much earlier work has to be done before an equal request is in
-time. Who was let in and can not be in time any more, on an idle replica even, is turned away when its turn comes.
+`retry_after` is the time by which it would have been late: an equal request is in time once that much work is done.
+An admitted request that can no longer be in time, even on an idle replica, is rejected when its turn comes.
 
 Parameters: `ttft_s`, 5 s (ours); `hit_rate`, the share of prompt tokens that prefix caches are expected to save, 0.
-Where no rate is known, nobody is turned away. It differs from Mooncake in leaving the load of decodes alone: where they
-limit, and not prompts, the prediction is too hopeful, and a `ceiling` or `saturation` beside it holds the rest.
+Where no rate is known, no request is rejected. It differs from Mooncake in ignoring the load of decodes: where decodes
+are the limit, the prediction is too optimistic; combine it with a `ceiling` or `saturation`, which hold the rest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from poise.policies.kit.loads import prefill_rates
 
 @dataclass(slots=True)
 class EarlyReject:
-    """Admit who is predicted to be in time.
+    """Admit requests predicted to be in time.
 
     ttft_s: seconds to the first token that requests without a deadline are given, 0 for no limit.
     hit_rate: share of prompt tokens that need not be computed, in [0, 1).
@@ -47,7 +47,7 @@ class EarlyReject:
         return ("queued_tokens",)
 
     def enter(self, request: RequestView, cluster: ClusterView) -> Reject | None:
-        """Turn away who would be late behind all that waits."""
+        """Reject a request that would be late behind all waiting ones."""
         able, due = cluster.able(request), self._due(request)
         if not due or not _known(able, cluster):
             return None
@@ -60,7 +60,7 @@ class EarlyReject:
         return Reject("predicted to miss its TTFT deadline", late)
 
     def admit(self, request: RequestView, able: Sequence[int], cluster: ClusterView) -> Sequence[int] | Reject:
-        """Turn away who can not be in time any more."""
+        """Reject a request that can no longer be in time."""
         due = self._due(request)
         if not due or not _known(able, cluster):
             return able
@@ -71,16 +71,16 @@ class EarlyReject:
         return Reject("its first token cannot be in time any more", max(late, 0))
 
     def joined(self, request: RequestView) -> None:
-        """It waits, ahead of later ones."""
+        """Count the request as waiting ahead of later ones."""
         self._held[request.id] = request
         self._tokens[request.model] = self._tokens.get(request.model, 0) + request.prompt_tokens
 
     def taken(self, request: RequestView, replica: int, cluster: ClusterView) -> None:
-        """It waits no longer here."""
+        """Stop counting a request that was sent."""
         self.ended(request)
 
     def ended(self, request: RequestView) -> None:
-        """It waits no longer, if it did."""
+        """Stop counting a request that ended, if it waited."""
         if self._held.pop(request.id, None) is not None:
             self._tokens[request.model] -= request.prompt_tokens
 
@@ -88,13 +88,13 @@ class EarlyReject:
         return request.deadline_at or (request.arrived_at + ps(self.ttft_s) if self.ttft_s else 0)
 
     def _ahead(self, model: int, able: Sequence[int], cluster: ClusterView) -> int:
-        """Picoseconds until what waits is computed, by all together."""
+        """Picoseconds until all replicas together have computed the waiting prompts."""
         rates, queued = prefill_rates(cluster), cluster.queued_tokens
         tokens = self._tokens.get(model, 0) + sum(queued[replica] for replica in able)
         return ps((1 - self.hit_rate) * tokens / sum(rates[replica] for replica in able))
 
     def _alone(self, request: RequestView, able: Sequence[int], cluster: ClusterView) -> int:
-        """Picoseconds that its own prompt takes on an idle replica of mean rate."""
+        """Picoseconds of the request's own prompt on an idle replica of mean rate."""
         rates = prefill_rates(cluster)
         mean = sum(rates[replica] for replica in able) / len(able)
         return ps((1 - self.hit_rate) * request.prompt_tokens / mean)

@@ -1,16 +1,16 @@
-"""llm-d's utilisation detector: hold everybody while the fleet is saturated by its engines' own metrics.
+"""llm-d's utilisation detector: hold all requests while the fleet is saturated by its engines' own metrics.
 
 Code: llm-d inference scheduler, `utilization-detector` (2026). A replica is as full as the worse of its queue over
 `queue_depth` and of its KV utilisation over `kv_utilisation`; the fleet is saturated while the mean of the able ones is
-1 or more. `scope: replica` asks each replica by itself instead, and leaves those that are not full.
+1 or more. `scope: replica` judges each replica by itself and admits to those that are not full.
 
-Parameters: 5 requests and 0.8 are llm-d's. It differs in what it makes of old metrics: there a replica counts as full
+Parameters: 5 requests and 0.8 are llm-d's. It differs in the use of old metrics: there a replica counts as full
 when its metrics are older than 200 ms, which stalls the pool when scraping is slower than that. Here a measurement that
-is older than `stale_s` (2 s, two default report periods) says nothing: the replica is as full as the requests in flight
-there, which need no report, over `in_flight` (256, vLLM's `max_num_seqs`). A replica never measured is treated alike,
-so nobody is ever full for want of news, nor empty. Between two measurements what was sent counts as waiting. KV blocks
-that are lent count where they are used: who has lent all of them is not full, for it calls them back when it is sent
-something.
+is older than `stale_s` (2 s, two default report periods) is ignored: the replica is as full as the requests in flight
+there, which need no report, over `in_flight` (256, vLLM's `max_num_seqs`). A replica never measured is treated the
+same way, so missing metrics never count as full or empty. Between two measurements what was sent counts as waiting.
+Lent KV blocks count at the borrower: a replica that has lent all of them is not full, because it recalls them when it
+gets a request.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Saturation:
     """Hold while engines are full.
 
     queue_depth, kv_utilisation: waiting requests and share of KV blocks in use at which a replica is full.
-    stale_s: age in seconds beyond which a measurement is not believed.  in_flight: requests that then count as full.
+    stale_s: age in seconds beyond which a measurement is ignored.  in_flight: requests that then count as full.
     scope: `fleet` holds all on the mean, `replica` leaves out the full ones.
     """
 
@@ -69,14 +69,14 @@ class Saturation:
         return max(cluster.waiting[replica] / self.queue_depth, used / self.kv_utilisation)
 
     def _blocks(self, replica: int, cluster: ClusterView) -> int:
-        """KV blocks that a replica has, those borrowed included and those lent left out."""
+        """KV blocks of a replica, including borrowed and excluding lent ones."""
         blocks = cluster.total_blocks[replica]
         for (debtor, creditor), lent in cluster.loans.items():
             blocks += lent * ((debtor == replica) - (creditor == replica))
         return blocks
 
     def _wake(self, able: Sequence[int], cluster: ClusterView) -> int:
-        """When the next measurement will be too old to hold anybody, asked for once."""
+        """The time at which the next measurement expires, computed once."""
         age = ps(self.stale_s)
         fresh = [at for at in (cluster.measured_at[replica] for replica in able) if at and cluster.now - at <= age]
         wake = min(fresh, default=0) + age + 1 if fresh else 0

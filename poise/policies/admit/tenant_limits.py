@@ -1,14 +1,14 @@
-"""Limits for each tenant: requests a minute, tokens a minute, and requests at once; who is over is turned away.
+"""Limits for each tenant: requests a minute, tokens a minute, and concurrent requests; excess requests are rejected.
 
-Rule: token buckets, as of every public API. A bucket holds a minute's worth, fills steadily, and is asked when a
+Rule: token buckets, as of every public API. A bucket holds a minute's worth, fills steadily, and is checked when a
 request arrives, before it queues: one request, and its prompt tokens (or a full bucket, for a prompt larger than that).
-Output tokens are taken when the request ends and may leave the bucket below 0, so nobody has to foretell them; the
-tenant then waits until they are paid. `retry_after` is exact: an equal request is let in then and not a picosecond
-sooner, unless others of its tenant come first. Requests at once are all that were let in and have not ended; when there
-are too many nobody knows how soon one ends, so `retry_after` is unsaid.
+Output tokens are taken when the request ends and may leave the bucket below 0, so they need no prediction; the
+tenant then waits until they are paid. `retry_after` is exact: an equal request is admitted then and not a picosecond
+sooner, unless others of its tenant come first. Concurrent requests are those admitted and not ended; above that limit
+the time of the next end is unknown, so `retry_after` is 0.
 
-Parameters: each limit is 0 for none; `tenants` gives tenants by number limits of their own, and what it does not name
-stays: `{3: {requests_per_minute: 600}}`. Requests without a tenant share one. Time is that of the events, so a
+Parameters: each limit is 0 for none; `tenants` overrides limits of tenants by number; limits that it does not name
+stay: `{3: {requests_per_minute: 600}}`. Requests without a tenant share one. Time is that of the events, so a
 simulation and a gateway agree to the picosecond.
 """
 
@@ -39,7 +39,7 @@ class Bucket:
         self._level = rate * _MINUTE
 
     def wait(self, units: int, now: int) -> int:
-        """Picoseconds until so many units are in it, or until it is full where it never holds so many."""
+        """Picoseconds until the bucket has that many units, or is full if it never holds that many."""
         self._level = min(self._level + (now - self._at) * self.rate, self.rate * _MINUTE)
         self._at = now
         return max(-((self._level - min(units, self.rate) * _MINUTE) // self.rate), 0)
@@ -51,7 +51,7 @@ class Bucket:
 
 @dataclass(slots=True)
 class TenantLimits:
-    """Turn away who is over a limit of its tenant; 0 is no limit. tenants: other limits by tenant."""
+    """Reject requests over a limit of their tenant; 0 means unlimited. tenants: other limits by tenant."""
 
     requests_per_minute: int = 0
     tokens_per_minute: int = 0
@@ -75,7 +75,7 @@ class TenantLimits:
         return ()
 
     def enter(self, request: RequestView, cluster: ClusterView) -> Reject | None:
-        """Take from the tenant's buckets, or turn away."""
+        """Take from the tenant's buckets, or reject."""
         tenant, now = request.tenant, cluster.now
         most = self._limit(tenant, "concurrency")
         if most and self._count.get(tenant, 0) >= most:
@@ -93,11 +93,11 @@ class TenantLimits:
         return None
 
     def admit(self, request: RequestView, able: Sequence[int], cluster: ClusterView) -> Sequence[int]:
-        """Who was let in may be sent anywhere."""
+        """All able replicas: the limits act on arrival."""
         return able
 
     def joined(self, request: RequestView) -> None:
-        """One more of its tenant."""
+        """Count one more concurrent request of the tenant."""
         if request.id not in self._open:
             self._open[request.id] = request.tenant
             self._count[request.tenant] = self._count.get(request.tenant, 0) + 1
@@ -110,7 +110,7 @@ class TenantLimits:
                 bucket.take(event.output_tokens)
 
     def ended(self, request: RequestView) -> None:
-        """One less of its tenant."""
+        """Count one concurrent request of the tenant less."""
         tenant = self._open.pop(request.id)
         self._count[tenant] -= 1
 
@@ -120,7 +120,7 @@ class TenantLimits:
         return limit
 
     def _bucket(self, buckets: dict[int, Bucket], tenant: int, name: str, now: int) -> Bucket | None:
-        """The tenant's bucket, full when it is seen first; None without a limit."""
+        """The tenant's bucket, created full; None without a limit."""
         bucket = buckets.get(tenant)
         if bucket is None:
             rate = self._limit(tenant, name)

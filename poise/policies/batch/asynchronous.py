@@ -1,8 +1,8 @@
-"""Chunked prefill that is composed one step ahead: while a step runs, the next one has been chosen already.
+"""Chunked prefill that is composed one step ahead: while a step runs, the next one is already chosen.
 
 vLLM schedules so by default from v0.14 on (`--async-scheduling`, `EngineCore.step_with_batch_queue` with two batches
 under way): the host's work is hidden, but a request that arrives while a step runs misses the one after it too. It
-waits for the rest of the one and the whole of the other. An engine without work takes it at once.
+waits for the rest of the current step and the whole next one. An engine without work takes it at once.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Asynchronous(Chunked):
         return BLOCKED if known else PREEMPTED
 
     def _ready(self, lane: LaneView) -> Iterator[SequenceView]:
-        """Waiting requests in order up to the first that is new; that and those behind it are noted for the next batch.
+        """Waiting requests in order up to the first new one; it and those behind it are kept for the next batch.
 
-        Behind a request that found no room none is new: the batch was held, and all have waited for longer than a step.
+        Behind a request without room none is new: the batch was held, and all have waited for longer than a step.
         """
         queue = iter(lane.queue())
         new = lane.decoding or lane.prefilling

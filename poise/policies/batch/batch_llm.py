@@ -1,12 +1,12 @@
-"""BatchLLM (arXiv 2412.03594): a whole queue planned by its shared prefixes, for work that is there at once.
+"""BatchLLM (arXiv 2412.03594): plan a whole queue by its shared prefixes, for offline work.
 
 Every request of the queue belongs to the group of one prefix: of those that it shares with others, the one that saves
 most, tokens × (requests that have it − 1). A group's requests are admitted one after another, so that its prefix is
 computed once and used while it is there; groups go by Σ outputs / Σ prompts, the largest first, so that later prompts
 find decodes to share their steps with. Batches are else those of `chunked`: the paper fills them by KV memory alone, so
 give the engine `max_sequences` and `token_budget` that do not bind. Outputs are the predicted ones, else the client's
-limit, else `outputs`. The plan is made anew when somebody arrives; a prefix is not freed at its group's end,
-eviction by age sees to that.
+limit, else `outputs`. The plan is recomputed at each arrival; a prefix is not freed at its group's end,
+but evicted by age.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Place = tuple[float, int, int]
 
 @dataclass(slots=True)
 class BatchLlm(Chunked):
-    """Compose from a planned queue; `tokens` and `long_prefill` as in `Chunked`. outputs: where nobody says."""
+    """Compose from a planned queue; `tokens` and `long_prefill` as in `Chunked`. outputs: the default guess."""
 
     reads_predictions: ClassVar[bool] = True
     decodes_alone: ClassVar[bool] = True
@@ -39,7 +39,7 @@ class BatchLlm(Chunked):
     _new: dict[int, SequenceView] = field(default_factory=dict, init=False, repr=False, compare=False)
     _gone: set[int] = field(default_factory=set, init=False, repr=False, compare=False)
     _sharing: int = field(default=0, init=False, repr=False, compare=False)
-    _told: bool = field(default=False, init=False, repr=False, compare=False)
+    _reported: bool = field(default=False, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.outputs < 1:
@@ -47,7 +47,7 @@ class BatchLlm(Chunked):
 
     def waits(self, sequence: SequenceView, place: Any) -> None:
         """A request begins to wait."""
-        self._told = True
+        self._reported = True
         self._new[sequence.id] = sequence
         self._gone.discard(sequence.id)
         self._sharing += bool(sequence.request.ids)
@@ -60,13 +60,13 @@ class BatchLlm(Chunked):
             self._gone.add(sequence.id)
 
     def batch(self, lane: LaneView) -> Batch:
-        """As `Chunked`; one that finds no room waits for any change, as newcomers change the plan."""
+        """As `Chunked`; without room it holds until any change, because arrivals change the plan."""
         batch = Chunked.batch(self, lane)
         return batch._replace(hold=UNTIL_CHANGE) if batch == BLOCKED else batch
 
     def _ready(self, lane: LaneView) -> Iterator[SequenceView]:
         """The waiting requests as planned."""
-        if not self._told:
+        if not self._reported:
             self._line, self._new = [], {each.id: each for each in lane.queue()}
         if self._new:
             self._take_in(list(self._new.values()))
@@ -74,12 +74,12 @@ class BatchLlm(Chunked):
         return (sequence for _, sequence in self._line)
 
     def _take_in(self, new: list[SequenceView]) -> None:
-        """Give newcomers their places, and everybody where some that are not planned share prefixes."""
+        """Place new requests; replan all where new ones share prefixes."""
         if any(each.id not in self._places for each in new):
-            if self._sharing or not self._told:
+            if self._sharing or not self._reported:
                 new += [sequence for _, sequence in self._line]
                 self._places, self._line = self._plan([each.request for each in new]), []
-            else:  # each is a group of its own
+            else:  # each forms its own group
                 for gone in self._gone:
                     del self._places[gone]
                 self._places |= self._plan([each.request for each in new])
@@ -87,7 +87,7 @@ class BatchLlm(Chunked):
         self._line = sorted([*self._line, *((self._places[each.id], each) for each in new)])
 
     def _plan(self, requests: list[RequestView]) -> dict[int, Place]:
-        """Everybody's place."""
+        """Plan all waiting requests."""
         sharing = Counter(prefix for request in requests for prefix in request.ids)
         groups: dict[int, list[RequestView]] = {}
         for request in requests:

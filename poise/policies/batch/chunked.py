@@ -1,8 +1,8 @@
 """Chunked prefill as vLLM v1 does it: decodes first, then prompts under one token budget.
 
 Sarathi-Serve (arXiv 2403.02310) introduced the stall-free batch; vLLM v1's scheduler made it the default: every decode
-takes one token of the budget, running prompts go on, and waiting requests are admitted in order while budget, sequences
-and KV blocks last. The first that does not fit stops the scan. A step that had to preempt admits nobody.
+takes one token of the budget, running prompts continue, and waiting requests are admitted in order while budget,
+sequences and KV blocks last. The first that does not fit stops the scan. A step that had to preempt admits no request.
 
 `long_prefill` caps the tokens of one prompt per step (vLLM's `long_prefill_token_threshold`, 0: no cap).
 """

@@ -1,16 +1,16 @@
-"""FlowPrefill (arXiv 2602.16603): prompts computed whole, left between layers for one that is more urgent.
+"""FlowPrefill (arXiv 2602.16603): whole prompts, preempted between layers for a more urgent one.
 
-A chunk's size ties how soon a newcomer is heard to how well prompts are computed. Here a pass computes whole prompts,
-and is left when somebody arrives (`Batch.leave`); what was left goes on from its layer, with nothing computed again.
-Who goes first is asked on arrivals and ends only: by slack = deadline − now − predicted time of what is left, the
+The size of a chunk couples the delay of new arrivals to the efficiency of prompts. Here a pass computes whole prompts,
+and is interrupted by an arrival (`Batch.leave`); interrupted work continues from its layer, with nothing recomputed.
+The order is updated only on arrivals and ends: by slack = deadline − now − predicted time of what is left, the
 least first among those that can still be in time (`rank: deadline`: earliest deadline first); all others behind them,
-in order of arrival, or a lost giant would block the rest (`rank: edf`: by deadline whatever comes of it). Further
+in order of arrival, or a huge late prompt would block the rest (`rank: edf`: strictly by deadline). Further
 prompts join a pass while its predicted time is within what is left to each member that can be in time, and within the
 token budget.
 
-The paper leaves at operators, this at layers: in its measurements blocking is 3.5 to 4.2 times as long then. Passes
-with decodes beside them (replicas that do both) are not left. With `leave` off and `chunk` set this is chunked prefill
-by deadlines, the paper's baseline.
+The paper interrupts at operators, this at layers: in its measurements blocking is then 3.5 to 4.2 times as long.
+Passes with decodes (replicas that do both) are not interrupted. With `leave` off and `chunk` set this is chunked
+prefill by deadlines, the paper's baseline.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from poise.policies.kit.prompts import Prompts, left_of
 from poise.policies.kit.waiting_set import WaitingSet
 
 Candidate = tuple[Urgency, SequenceView, bool, int]
-"""Its place, the prompt, whether it waits, and the tokens that are left."""
+"""Place, prompt, whether it waits, and remaining tokens."""
 
 
 @dataclass(slots=True)
 class FlowPrefill:
     """Compose passes by slack.
 
-    ttft_s: seconds to the first token of requests that bring no deadline.  leave: passes are left between layers.
+    ttft_s: seconds to the first token of requests that bring no deadline.  leave: interrupt passes between layers.
     chunk: most tokens of a prompt in a pass, 0 for all.  rank: `slack`, `deadline` or `edf`.
     sigma, constant_s: of the predictions (`poise.policies.kit.prefill_time`).
     """
@@ -117,21 +117,21 @@ class FlowPrefill:
 
     def _candidate(self, lane: LaneView, sequence: SequenceView, waits: bool) -> Candidate:
         left, due = left_of(lane, sequence, waits), self._due(sequence)
-        if due < lane.now and self.rank != "edf":  # whatever is left
+        if due < lane.now and self.rank != "edf":  # regardless of the remaining work
             return made(Urgency, (True, sequence.request.arrived_at, sequence.id)), sequence, waits, left
         key, until, late_key = self._keys(lane, sequence, left)
         late = until < lane.now
         return made(Urgency, (late, late_key if late else key, sequence.id)), sequence, waits, left
 
     def _keys(self, lane: LaneView, sequence: SequenceView, left: int) -> tuple[int, int, int]:
-        """What it goes by, until when it can be in time, and what it goes by then."""
+        """The key while it can be in time, the end of that time, and the key afterwards."""
         due = self._due(sequence)
         latest = due - self._foresight.left(lane, sequence, left)
         until = NEVER if self.rank == "edf" else latest
         return latest if self.rank == "slack" else due, until, sequence.request.arrived_at
 
     def _tokens(self, sequence: SequenceView, left: int, budget: int) -> int:
-        """Of the prompt's next chunk; one that was left between layers goes on as it is."""
+        """Tokens of the prompt's next chunk; one interrupted between layers continues unchanged."""
         if sequence.layer:
             return sequence.chunk if sequence.chunk <= budget else 0
         return min(left, budget, self.chunk or left)
@@ -142,7 +142,7 @@ class FlowPrefill:
 
     def _batch(self, lane: LaneView, entries: list[Entry]) -> Batch:
         if not entries:
-            return PREEMPTED if lane.preempted else DECODES  # until somebody comes, who may fit
+            return PREEMPTED if lane.preempted else DECODES  # until an arrival, which may fit
         leave = self.leave and not lane.decoding
         layers = lane.model_layers
         passing = [Entry(e.request, e.tokens, e.first_layer, layers) if e.first_layer else e for e in entries]

@@ -1,8 +1,8 @@
-"""Prompts gathered before a step computes any: fewer, fuller steps disturb the decodes, and first tokens wait for it.
+"""Gather prompts before a step computes any: fewer, fuller steps disturb decodes less, and first tokens wait longer.
 
-TensorRT-LLM (tensorrt_llm/_torch/pyexecutor/py_executor.py, 1.0 and later) does so where asked, while decodes run:
+TensorRT-LLM (tensorrt_llm/_torch/pyexecutor/py_executor.py, 1.0 and later) does so on request, while decodes run:
 `batch_wait_timeout_iters` and `batch_wait_max_tokens_ratio` hold prompts until a step would have that part of its
-budget, or for so many steps (`_waiting_requests`); under attention data parallelism `attention_dp_config` with
+budget, or for that many steps (`_waiting_requests`); under attention data parallelism `attention_dp_config` with
 `enable_balance` holds them until every rank has one, or for `timeout_iters` steps (`_balance_adp_requests`). Batches
 are else those of `chunked`.
 """
@@ -48,7 +48,7 @@ class Gathered(Chunked):
             return HELD
         batch = Chunked.batch(self, lane)
         if batch.entries:
-            self._since = -1  # else there was no room, and the wait is over all the same
+            self._since = -1  # without room the wait is over all the same
         return batch
 
     def _gathered(self, lane: LaneView, waiting: int) -> bool:

@@ -1,15 +1,15 @@
-"""LAPS (arXiv 2601.11589, MLSys 2026): short prompts and long ones in batches of their own, by turns.
+"""LAPS (arXiv 2601.11589, MLSys 2026): short and long prompts in separate batches, alternating.
 
 A turn of a chat mostly adds few tokens: such a prompt is bound by memory, a long one by arithmetic, and a batch of both
 makes the short wait for the long. The boundary is where the two times cross; here it is the longest prompt, a power of
 two, twice which takes less than `knee` times as long by the cost model (the paper fits both lines online), or
 `short_tokens`. Short prompts are gathered until `depth` of them wait or the first has waited `window_s`, and go at once
-where one would else miss its deadline by `margin_s`; long ones go in order, one at a time. Where both are ready the two
-take turns, so that a short prompt waits for one long prompt at most.
+where one would else miss its deadline by `margin_s`; long ones go in order, one at a time. Where both are ready they
+alternate, so that a short prompt waits for one long prompt at most.
 
 The paper pads short batches to captured graphs, and adapts window and depth; the first is a matter of the cost model
-here, the second is left out: the window is the one that it found best, 6 to 8 ms. Of its pool controller, which
-gives instances to either class, there is nothing here.
+here, the second is left out: the window is the paper's best, 6 to 8 ms. Its pool controller, which
+assigns instances to either class, is not built.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Waiting = tuple[Any, SequenceView]
 """A request that waits and its place in the queue."""
 
 LONGEST = 1 << 14
-"""The boundary is looked for up to so many tokens."""
+"""The largest boundary that is tried, in tokens."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,8 @@ class Laps:
     """Compose batches of one class.
 
     short_tokens: up to which a prompt is short, 0 to find it by `knee`.  window_s, depth: how long short prompts are
-    gathered.  ttft_s, margin_s: a prompt without a deadline is due so long after it came; none is gathered later than
+    gathered.  ttft_s, margin_s: a prompt without a deadline is due that long after its arrival; none is gathered later
+    than
     `margin_s` before.
     """
 
@@ -107,7 +108,7 @@ class Laps:
     def _one_class(self, lane: LaneView, prompts: Prompts) -> Batch:
         """Short prompts if enough are gathered, a long one, or nothing until the window ends.
 
-        The turn passes on with a batch alone: a step that admits nobody leaves all as it was, and can be held. One that
+        Only a batch passes the turn on: a step that admits no request changes nothing, and can be held. One that
         is short by what the prefix cache has of it turns long as decodes push that out, so then nothing is held.
         """
         short, long = self._classes(lane)
@@ -123,11 +124,11 @@ class Laps:
         return Batch((), ALL, hold, wake_at=0 if ready or not short else wake_at)
 
     def _classes(self, lane: LaneView) -> tuple[list[Waiting], list[Waiting]]:
-        """Who waits with a short prompt and who with a long one, both in the queue's order."""
+        """Waiting requests with short and with long prompts, both in queue order."""
         boundary, standing = self.boundary(lane), self._standing
         for sequence in standing.arrived(lane):
             insort(self._kept[sequence.need > boundary], (self._places[sequence.id], sequence))
-        if standing.told and not standing.moving:
+        if standing.reported and not standing.moving:
             return self._kept
         short: list[Waiting] = []
         long: list[Waiting] = []
@@ -136,7 +137,7 @@ class Laps:
         return short, long
 
     def _wake_at(self, short: list[Waiting]) -> int:
-        """When the short prompts go at the latest."""
+        """The latest time at which the short prompts start."""
         limits = [
             min(
                 each.request.arrived_at + ps(self.window_s),

@@ -1,4 +1,4 @@
-"""Layered prefill (arXiv 2510.08055): whole prompts pass one group of layers in each step, beside all decodes.
+"""Layered prefill (arXiv 2510.08055): whole prompts pass one group of layers in each step, with all decodes.
 
 Each chunk of a prompt streams the weights of a mixture of experts once more; a prompt that passes group after group of
 layers, whole, streams them once, and no step is longer than one group makes it. Rules of the authors' scheduler
@@ -6,8 +6,8 @@ layers, whole, streams them once, and no step is longer than one group makes it.
 KV blocks make a cohort; it passes N groups, N by its summed tokens: 1 up to 512, twice as many with twice the tokens,
 and all `groups` above 4,096. Nothing joins before its last group. A prompt beyond the budget takes several cohorts.
 
-Where a power of two does not divide `groups`, half of `groups` stands for it, as in the authors' ladder for 12 groups.
-Theirs leaves decodes out of the token budget; here they count, as in every batch.
+Where a power of two does not divide `groups`, half of `groups` replaces it, as in the authors' ladder for 12 groups.
+The authors' scheduler leaves decodes out of the token budget; here they count, as in every batch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from poise.policies.batch.chunked import BLOCKED, DECODES, PREEMPTED
 from poise.policies.kit.prompts import Prompts, left_of
 
 TOP = 16
-"""The rung of the authors' ladders that stands for all groups."""
+"""The rung of the authors' ladders that means all groups."""
 
 DECODES_ONLY = {True: PREEMPTED, False: BLOCKED}
 
@@ -67,7 +67,7 @@ class LayeredPrefill:
         return Batch(tuple([entry._replace(last_layer=first) if entry.tokens else entry for entry in prompts.entries]))
 
     def cut(self, tokens: int) -> int:
-        """How many groups a cohort of so many tokens passes."""
+        """Number of groups that a cohort of `tokens` tokens passes."""
         groups = 1
         while groups < TOP and groups * self.tokens < tokens:
             groups *= 2

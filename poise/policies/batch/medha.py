@@ -1,7 +1,7 @@
 """Medha (arXiv 2409.17264, first as Mnemosyne): chunks as large as a token's time allows, by relative slack.
 
 A step takes every decode and then prompts, each the largest chunk with which the predicted step stays within `tbt_s`:
-large while little KV is there, small late in a long prompt. Who goes first is told by length-aware relative slack:
+large while little KV is there, small late in a long prompt. The order is by length-aware relative slack:
 (deadline − now − time left) / time of the whole prompt, the least first, so that a long prompt is neither starved by
 short ones nor, once it is late, run to its end before them. `rank` takes the paper's baselines too: `edf` (deadline),
 `lrs` (slack as it is), `fcfs`.
@@ -45,7 +45,8 @@ class Medha:
     """Compose adaptive chunks.
 
     tbt_s: seconds that a step may take.  ttft_s, stretch: a request without a deadline is due `ttft_s` after it came,
-    or `stretch` times its predicted time, whichever is later.  long_tokens: from where a prompt is long (0: none is).
+    or `stretch` times its predicted time, whichever is later.  long_tokens: the least tokens of a long prompt (0:
+    none).
     least: tokens of a chunk where none keeps `tbt_s`.  sigma, constant_s: of the predictions.
     """
 
@@ -114,7 +115,7 @@ class Medha:
             if tokens < each.left and not long:
                 break  # the step is full
         if not prompts.entries:
-            # until somebody comes, who may fit; parts of prompts may also fit once decodes take longer
+            # until an arrival, which may fit; parts of prompts may also fit once decodes take longer
             whole = lane.engine.reserve_prompt and not lane.prefilling
             return DECODES if whole and not lane.preempted else PREEMPTED
         return Batch(tuple(prompts.entries))
@@ -141,7 +142,7 @@ class Medha:
         return made(Ranked, ((at - lane.now) / pace, sequence.id, sequence, waits, left))
 
     def _line(self, lane: LaneView, sequence: SequenceView, left: int) -> tuple[int, int]:
-        """The instant at which its place is 0, and in how many picoseconds it falls by one."""
+        """The time at which its slack is 0, and the picoseconds in which it falls by one."""
         if self.rank == "fcfs":
             return sequence.request.arrived_at, 1
         at, whole = self._latest(lane, sequence, left)
@@ -150,7 +151,7 @@ class Medha:
         return at, whole if self.rank == "lars" else 1
 
     def _latest(self, lane: LaneView, sequence: SequenceView, left: int) -> tuple[int, int]:
-        """When what is left must begin for its deadline, and what the whole prompt takes, at least 1."""
+        """The latest start of the remaining work for its deadline, and the time of the whole prompt, at least 1."""
         request = sequence.request
         whole = self._foresight.whole(lane, sequence)
         due = request.deadline_at or request.arrived_at + max(self._grace, round(self.stretch * whole))

@@ -1,14 +1,14 @@
 """Nexus (arXiv 2507.06608): prompts and decodes on two lanes of one device, whose SM shares follow predicted times.
 
 Each lane composes as `chunked` does. When prompts are about to be computed, the cost model says how long their chunk
-and the decodes' step take under a share; nothing is waited for and nothing fitted. While more than `kv_low` of the KV
+and the decodes' step take under a share; without delay and without a fit. While more than `kv_low` of the KV
 blocks are free, prompts come first: they get the largest share with which decodes take at most `decode_slowdown`
 times as long as on the whole device. With less, decodes come first: prompts get the smallest share with which they take
 at most `prompt_slowdown` times as long. Shares are searched from the present one in steps, and change only where they
 would by `buffer` or more. Its prompts go shortest first: set `policies.queue: shortest_prompt`.
 
 The bounds, the threshold and the step are ours; the paper's notes name no figures. Decodes are counted with their
-prompts' tokens: what they have made since is left out. Lanes do not slow one another here beyond their shares, so the
+prompts' tokens, without their output so far. Lanes do not slow one another here beyond their shares, so the
 contention for memory that the paper predicts is left out.
 """
 
@@ -51,7 +51,7 @@ class Nexus(Chunked):
             raise ValueError("least lies in (0, 0.5], share in [least, 1 - least], and step is above 0")
 
     def batch(self, lane: LaneView) -> Batch:
-        """As `Chunked`, on the share that the predictions say."""
+        """As `Chunked`, on the predicted best share."""
         batch = Chunked.batch(self, lane)
         if lane.spec.prefill and lane.spec.decode:
             return batch
@@ -67,7 +67,7 @@ class Nexus(Chunked):
         return Batch(batch.entries, batch.decode, batch.hold, self.share)
 
     def _chunks(self, lane: LaneView, batch: Batch) -> tuple[Chunk, ...]:
-        """What the batch computes, as the cost model is asked for it."""
+        """The batch's work as arguments of the cost model."""
         done = {sequence.id: sequence.computed for sequence in lane.prefilling}
         return tuple([Chunk(entry.tokens, done.get(entry.request, 0)) for entry in batch.entries if entry.tokens])
 

@@ -1,16 +1,17 @@
 """Prompts before decodes: a step computes prompts alone as long as any can be admitted, and decodes wait meanwhile.
 
-Orca (OSDI 2022) and vLLM before chunked prefill batch so, and SGLang still does where mixed chunks are not asked for
+Orca (OSDI 2022) and vLLM before chunked prefill batch so, and SGLang still does unless mixed chunks are enabled
 (`--enable-mixed-chunk`): `get_next_batch_to_run` takes a prefill batch first. First tokens come sooner, decodes stall;
-equal requests that start together stay together to their end. A prompt is admitted when its KV fits beside one more
-block for each decode; SGLang reserves a share of the outputs to come instead (`new_token_ratio`), vLLM a watermark.
+equal requests that start together stay together to their end. A prompt is admitted when its KV fits together with one
+more block for each decode; SGLang reserves a share of the outputs to come instead (`new_token_ratio`), vLLM a
+watermark.
 
 A running prompt with one token left is one whose KV came from another replica. SGLang's decode workers compute nothing
-for those but the next token of each, beside their decodes (`process_prebuilt`, `disaggregation/decode.py`).
+for those but the next token of each, with their decodes (`process_prebuilt`, `disaggregation/decode.py`).
 
-`recv_interval` is SGLang's `--scheduler-recv-interval`: the scheduler reads what has arrived once in so many decode
-steps, and at once after a step with prompts or with nothing to decode (`scheduler_recv_skipper.py`). What was read and
-found no room waits for the next time here; there it is tried at each step.
+`recv_interval` is SGLang's `--scheduler-recv-interval`: the scheduler reads new arrivals once in that many decode
+steps, and at once after a step with prompts or with nothing to decode (`scheduler_recv_skipper.py`). A request that was
+read but has no room waits for the next read here; SGLang tries it at each step.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ UNREAD = Batch((), hold=ONE_STEP)
 class PrefillFirst(Chunked):
     """Compose SGLang's batch; `tokens` and `long_prefill` as in `Chunked`.
 
-    recv_interval: decode steps from one look at the queue to the next.
+    recv_interval: decode steps between two reads of the queue.
     """
 
     recv_interval: int = 1
@@ -53,16 +54,16 @@ class PrefillFirst(Chunked):
         budget, blocks = self._go_on(lane, entries, budget, cap)
         running, handed_over = len(entries), all(entry.tokens == 1 for entry in entries)
         if lane.decoding and not lane.room(blocks):
-            return PREEMPTED  # decodes go on until one ends, or prompts would evict one another for ever
+            return PREEMPTED  # decodes continue until one ends, or prompts would evict one another forever
         if waiting and not lane.preempted:
-            self._admit(lane, entries, budget, cap, blocks + lane.decoding)  # or a preempted one comes back at once
+            self._admit(lane, entries, budget, cap, blocks + lane.decoding)  # or a preempted one would return at once
         if entries:
             beside = handed_over and not any(entry.tokens for entry in entries[running:])
             return Batch(tuple(entries), ALL if beside else NONE)
         return PREEMPTED if lane.preempted else BLOCKED
 
     def _reads(self, lane: LaneView) -> bool:
-        """Whether it is time to look at the queue; steps with prompts do not count, so after one it is time again."""
+        """Whether to read the queue now; steps with prompts do not count, so it is read after each of them."""
         if self.recv_interval > 1 and lane.decoding:
             if (lane.decode_steps - self._read_at) % self.recv_interval:
                 return False

@@ -1,7 +1,7 @@
 """Sarathi-Serve (OSDI 2024, arXiv 2403.02310): stall-free batches under the largest budget that keeps a token's time.
 
 Batches are those of `chunked`: every decode, then prompts under way, then waiting ones, within a token budget. The
-budget is found once, as the paper profiles it (section 4.3): the largest multiple of `tile` with which a step beside
+budget is found once, as the paper profiles it (section 4.3): the largest multiple of `tile` with which a step with
 `decodes` decodes of `context` tokens each stays within `tbt_s`. A limit that even one tile breaks leaves one tile.
 
 `mixed` False leaves decodes out of steps with prompts, and `chunks` False leaves prompts whole: the paper's ablations.
@@ -24,7 +24,7 @@ class Sarathi(Chunked):
     """Compose stall-free batches; `tokens` sets the budget itself, `long_prefill` as in `Chunked`.
 
     tbt_s: seconds that a step may take.  decodes, context: of the step that is profiled.  tile: tokens.
-    mixed: whether prompts go beside decodes; else the two take turns.
+    mixed: whether prompts share steps with decodes; else they alternate.
     """
 
     decodes_alone: ClassVar[bool] = True
@@ -42,7 +42,7 @@ class Sarathi(Chunked):
             raise ValueError("tbt_s is above 0, context and tile are 1 or more, and decodes is 0 or more")
 
     def batch(self, lane: LaneView) -> Batch:
-        """As `Chunked`, within the budget that was found."""
+        """As `Chunked`, within the budget found."""
         if not self.tokens and not self._found:
             self._found = self.profiled(lane)
             self.tokens = self._found

@@ -1,16 +1,16 @@
 """Seesaw: prompts alone until the store for KV is full, then decodes alone until it is empty.
 
 Su et al. (arXiv 2503.06433). Prompts and decodes have layouts of their own, and the devices change between them only
-when the host's store has no room for another prompt (or nobody waits), and when it is empty. KV goes out beside the
-prompts. It comes back beside the decodes, one request after another over the link, as soon as the devices have room for
-it; the first of a phase is waited for. Where outputs outgrow the devices, who came back last goes out again, as the
-host still has its KV; a lone request that is larger than the devices decodes as if it fit. Outputs are kept in the
-store as well, so prompts leave room there for as much as the devices hold (half of it at most). What a change and a
-copy take, the cost tells (`LaneView.store`, the term `seesaw`); under another cost the phases are the same, changes
-take no time and all decode at once.
+when the host's store has no room for another prompt (or no request waits), and when it is empty. KV is copied out
+during prompts. It returns during decodes, one request after another over the link, as soon as the devices have room for
+it; the first of a phase is waited for. Where outputs outgrow the devices, the last request to return goes out again,
+as the host still has its KV; a lone request that is larger than the devices decodes as if it fit. Outputs are kept in
+the store as well, so prompts leave room there for as much as the devices hold (half of it at most). The cost model
+gives the time of a change and a copy (`LaneView.store`, the term `seesaw`); under another cost the phases are the same,
+changes take no time and all decode at once.
 
-A prompt phase ends as well once it has computed as many tokens as the store holds, so that decodes go on however short
-the outputs are. The store counts running requests: give the engine `max_sequences` that do not bind.
+A prompt phase ends as well once it has computed as many tokens as the store holds, so that decodes continue however
+short the outputs are. The store counts running requests: give the engine `max_sequences` that do not bind.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Seesaw(Chunked):
         return entries
 
     def _growth(self, lane: LaneView) -> int:
-        """KV blocks that prompts leave to the outputs of who is there: what the devices hold, or one for each."""
+        """KV blocks that prompts leave to the outputs of stored requests: what the devices hold, or one for each."""
         store = _store(lane)
         if store is None or not lane.decoding:
             return lane.decoding
@@ -105,13 +105,13 @@ class Seesaw(Chunked):
         return Batch((), here, UNTIL_HEAD, wake_at=self._look_again(lane, len(here), spare), setup=setup)
 
     def _fetch(self, lane: LaneView, store: Store) -> int:
-        """Begin to bring back who has room on the devices; the blocks that are left there behind this step."""
+        """Start copying back the requests that fit the devices; return the blocks left after this step."""
         block, there = lane.engine.block_tokens, self._there
         known: list[SequenceView] = []
         apart: list[SequenceView] = []
         for sequence in lane.decodes(paused=False):
             (known if sequence.id in there else apart).append(sequence)
-        # Whose KV is on its way heads the paused ones, of which there may be very many.
+        # Requests whose KV is being copied head the paused ones, of which there may be very many.
         known += [each for each in islice(lane.paused.values(), len(there)) if each.id in there]
         blocks = {sequence.id: sequence.computed // block + 1 for sequence in known}
         self._there = there = {request: at for request, at in there.items() if request in blocks}
@@ -130,9 +130,9 @@ class Seesaw(Chunked):
         return store.blocks - taken
 
     def _look_again(self, lane: LaneView, here: int, spare: int) -> int:
-        """The instant at which somebody is back, or the first at which the decodes may have outgrown the devices.
+        """The time at which a request is back, or the earliest at which the decodes may outgrow the devices.
 
-        No step is shorter than one without context, so that so many steps are not over before.
+        No step is shorter than one without context, which bounds the time of that many steps from below.
         """
         at = min((at for at in self._there.values() if at > lane.now), default=0)
         if len(self._there) == 1:

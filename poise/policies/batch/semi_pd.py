@@ -1,12 +1,12 @@
 """semi-PD (arXiv 2504.19867): prompts and decodes on two lanes of one device, whose SM shares follow what is observed.
 
 Both lanes share weights and KV blocks; each composes as `chunked` does. At the end of each window the shares x
-(prompts) and y = 1 − x (decodes) are looked at: where a quantile of the window's times to first token misses its limit
+(prompts) and y = 1 − x (decodes) are reviewed: where a quantile of the window's times to first token misses its limit
 and that of the times per output token does not, x grows by steps until the fitted a₁/(x − λ) + a₂ is within the limit,
-or by `most_steps`; the other way round for b₁/y + b₂; else they stay. λ is the share that the window's prompts needed,
+or by `most_steps`; symmetrically for b₁/y + b₂; else they stay. λ is the share that the window's prompts needed,
 by the cost model. Lines are fitted to the last windows.
 
-The paper lets x and y exceed the device together (MPS settles who gets what); here they add up to 1, as lanes
+The paper lets x and y exceed the device together (MPS divides it); here they add up to 1, as lanes
 are not slowed by one another beyond their shares. Windows are in seconds, the paper's in iterations.
 """
 

@@ -1,9 +1,9 @@
-"""Static batching: so many requests start together, and nobody joins before the last of them has ended.
+"""Static batching: `size` requests start together, and none joins before the last of them has ended.
 
-FasterTransformer and servers built on it batch so; it is the baseline of iteration-level batching (Orca, OSDI 2022) and
-of Flover (arXiv 2305.13484), which merge newcomers at each token. The prompts of a batch are computed first, without
-decodes. Here each request is answered at its own last token; a server that answers all when the batch ends is later
-still.
+FasterTransformer and servers built on it batch this way; it is the baseline of iteration-level batching (Orca, OSDI
+2022) and of Flover (arXiv 2305.13484), which merge new requests at each token. The prompts of a batch are computed
+first, without decodes. Here each request is answered at its own last token; a server that answers all when the batch
+ends is later still.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RUNNING = Batch((), ALL, UNTIL_CHANGE)
 
 @dataclass(slots=True)
 class StaticBatch:
-    """Compose whole batches, each of whoever waits when it starts. size: most requests of one."""
+    """Compose whole batches of the requests waiting at their start. size: most requests of one."""
 
     size: int = 32
     _left: int = field(default=0, init=False, repr=False, compare=False)

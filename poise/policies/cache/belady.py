@@ -1,9 +1,9 @@
-"""Evict what is needed last, which only a simulation knows: what eviction rules are measured against.
+"""Evict what is needed last: the optimum, for simulations only, against which eviction rules are measured.
 
 Rule: Bélády, IBM Systems Journal 5(2), 1966 (MIN). An extent's next use is when the session that held it last sends its
 next request, as the workload has it, counted from the end of the one before; that of a session that has ended is never.
-It is the optimum for the order of requests at hand, where no session shares an extent with another; queueing may yet
-make another order of it.
+It is optimal for the given order of requests, where no session shares an extent with another; queueing may still
+change that order.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Belady:
     _next: dict[int, int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def reveal(self, truth: Callable[[int], int]) -> None:
-        """How long until its session is back, by request id."""
+        """Receive the true time until a session returns, by request id."""
         self._truth = truth
 
     def cache(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
-        """Only take note of when its session is back."""
+        """Record when its session returns; pin nothing."""
         if self._truth is None:
             raise PolicyError("belady knows what only a simulation knows; take saga, or no cache policy, here")
         away = self._truth(request.id)
@@ -40,7 +40,7 @@ class Belady:
         return 0
 
     def rank(self, sequence: SequenceView, extent: int, blocks: int) -> int:
-        """The sooner it is needed the longer it stays; private blocks are of no use to anybody."""
+        """Minus the next use, so that the furthest is evicted first; private blocks are never reused."""
         if extent < 0:
             return -NEVER
         return -self._next.get(sequence.request.session, NEVER)

@@ -5,13 +5,13 @@ At the end of a turn that calls tool f the KV is pinned for
 
     τ* = argmax over τ of  P_f(τ)·(T̄·η + reload) − τ,   τ among the past durations of f and 0
 
-P_f: the share of past durations up to τ.  T̄: mean time that a session without its KV queues to go on.  η: see
+P_f: the share of past durations up to τ.  T̄: mean queueing time of a session without its KV.  η: see
 `programs`.  reload: seconds to compute the whole context again, by the engine's cost model (the paper fits a square).
-The memory that the pin takes is on both sides and cancels.
+The memory of the pin appears on both sides and cancels.
 
 Parameters: `cold` 100 records, as in the paper: below it for all tools the KV stays `cold_ttl_s` (2 s in the released
 preview), below it for one tool all tools are taken together. When room is needed the session that began last loses its
-pin first, so that the oldest goes on and pins never stop an engine. A last turn frees its KV.
+pin first, so that the oldest continues and pins never stall an engine. A last turn frees its KV.
 
 It differs in that only the last 1,000 durations of a tool count, and in that KV offloaded to host memory is not priced.
 """
@@ -30,7 +30,7 @@ from poise.policies.kit.programs import Durations, Programs
 
 @dataclass(slots=True)
 class Continuum:
-    """Pin for the time that is worth most. cold_ttl_s: while nothing is known.  cold: records to know by."""
+    """Pin for the time that is worth most. cold_ttl_s: before `cold` records.  cold: records needed."""
 
     cold_ttl_s: float = 2.0
     cold: int = 100
@@ -49,7 +49,7 @@ class Continuum:
         self._programs.admitted(sequence, now)
 
     def gives_way(self, request: RequestView) -> int:
-        """The session that began last first."""
+        """Release the session that began last first."""
         return -request.begun_at
 
     def cache(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
@@ -72,7 +72,7 @@ def worthwhile(durations: Durations, benefit: float) -> int:
     best, ttl = 0.0, 0
     for count, duration in enumerate(durations, 1):
         if benefit - duration <= best:
-            break  # no longer one can be worth more, however sure
+            break  # no longer time can be worth more, even at probability 1
         worth = count / len(durations) * benefit - duration
         if worth > best:
             best, ttl = worth, duration

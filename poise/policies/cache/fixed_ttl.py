@@ -1,4 +1,4 @@
-"""Keep the KV of every session that calls a tool for one fixed time: what adaptive times-to-live are compared with.
+"""Keep the KV of every session that calls a tool for one fixed time: the baseline of adaptive times-to-live.
 
 As the released preview of Continuum (arXiv 2511.02230) does until it has learnt, 2 s; a long time is InferCept's
 "preserve" (arXiv 2402.01869). When room is needed the session that began last loses its pin first.
@@ -24,9 +24,9 @@ class FixedTtl:
             raise ValueError(f"ttl_s {self.ttl_s} is no duration; give 0 or more")
 
     def gives_way(self, request: RequestView) -> int:
-        """The session that began last first."""
+        """Release the session that began last first."""
         return -request.begun_at
 
     def cache(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
-        """The same for all."""
+        """The fixed time for all sessions."""
         return ps(self.ttl_s) if request.session >= 0 and sequence.tool != NO_TOOL else 0

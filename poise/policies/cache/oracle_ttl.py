@@ -1,7 +1,7 @@
-"""Continuum's rule with tools' durations known instead of learnt: the most that foretelling them could bring.
+"""Continuum's rule with tools' true durations: an upper bound on the gain from predicting them.
 
-A session's KV is pinned until the tool ends where that is worth it (`programs.benefit`), and not at all elsewhere. With
-`sigma` the duration is foretold with a log-normal error, keyed by the request as in `predict/noisy`.
+A session's KV is pinned until the tool ends where that is worth it (`programs.benefit`), and not otherwise. With
+`sigma` the duration is predicted with a log-normal error, keyed by the request as in `predict/noisy`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class OracleTtl:
             raise ValueError(f"sigma {self.sigma} is no spread; give 0 or more")
 
     def reveal(self, truth: Callable[[int], int]) -> None:
-        """How long until its session is back, by request id."""
+        """Receive the true time until a session returns, by request id."""
         self._truth = truth
 
     def returned(self, request: RequestView, now: int) -> None:
@@ -44,11 +44,11 @@ class OracleTtl:
         self._programs.admitted(sequence, now)
 
     def gives_way(self, request: RequestView) -> int:
-        """The session that began last first."""
+        """Release the session that began last first."""
         return -request.begun_at
 
     def cache(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
-        """Until the tool ends, as foretold."""
+        """The predicted time until the tool ends."""
         if self._truth is None:
             raise PolicyError("oracle_ttl knows what only a simulation knows; take continuum, or fixed_ttl, here")
         if request.session < 0:
@@ -57,9 +57,9 @@ class OracleTtl:
         if sequence.tool == NO_TOOL or away < 0:
             self._programs.turns.complete(request.turn + 1)
             return 0
-        foretold = round(away * self._error(request.id))
+        predicted = round(away * self._error(request.id))
         reload = lane.predict((Chunk(sequence.need, 0),), NONE)
-        return foretold + 1 if foretold < self._programs.benefit(reload) else 0
+        return predicted + 1 if predicted < self._programs.benefit(reload) else 0
 
     def _error(self, request: int) -> float:
         if not self.sigma:

@@ -1,18 +1,18 @@
-"""SAGA's cache: KV is kept while a tool runs, and what is evicted first depends on whether its program goes on.
+"""SAGA's cache: KV is kept while a tool runs, and eviction depends on whether its program will continue.
 
-Paper: "SAGA" (arXiv 2605.00528), known here by notes on it and on a reproduction. Tool TTL: the durations of each tool
+Paper: "SAGA" (arXiv 2605.00528), known from notes on it and on a reproduction. Tool TTL: the durations of each tool
 are log-normal, their mean and variance in logarithms moving averages, and KV stays for
 
     ttl = p95·(1 − 0.5·pressure)   seconds, at most `cap_s`; pressure rises from 0 to 1 between 70 and 90 % of KV in use
 
 Eviction (WA-LRU): the most of α·R + β·(1 − P_reuse) + γ·S first, with R recency, S size, α 0.3, β 0.5, γ 0.2.
-P_reuse of an extent is the sum, at most 1, over the programs that have it, of the probability that each goes on: how
-often sessions that called this tool came back (the edges of the execution graph that programs showed so far), 0 for one
-that has ended. Until `cold` sessions left for tools, all are taken to come back, and KV stays `cold_ttl_s`.
+P_reuse of an extent is the sum, at most 1, over the programs that have it, of the probability that each continues: how
+often sessions that called this tool came back (the observed edges of the execution graph), 0 for one
+that has ended. Until `cold` sessions left for tools, all are assumed to return, and KV stays `cold_ttl_s`.
 
 It differs in that R is the time since the last use in units of `horizon_s`, not of the oldest extent, so that two idle
 extents keep their order (see `core/engine/ranked_pool.py`). S is the context of the program in units of the largest
-seen, so that the parts of one program go together, its tail first. Prefetching from host memory is not built.
+seen, so that the parts of one program are evicted together, its tail first. Prefetching from host memory is not built.
 """
 
 from __future__ import annotations
@@ -94,44 +94,44 @@ class Saga:
         self._hold(request.session, request.ids)
 
     def gives_way(self, request: RequestView) -> int:
-        """The program that began last first."""
+        """Release the program that began last first."""
         return -request.begun_at
 
     def cache(self, request: RequestView, sequence: SequenceView, lane: LaneView) -> int:
-        """The time-to-live of its tool, less under pressure."""
+        """The time-to-live of its tool, reduced under pressure."""
         self._now = lane.now
         if request.session < 0:
             return 0
         if sequence.tool == NO_TOOL:
             self._hold(request.session, ())
             return 0
-        told = self._tools.setdefault(sequence.tool, LogNormal())
-        told.left += 1
+        stats = self._tools.setdefault(sequence.tool, LogNormal())
+        stats.left += 1
         self._away[request.session] = sequence.tool, lane.now
         if not self.ttl:
             return 0
-        if told.back < self.cold:
+        if stats.back < self.cold:
             return ps(self.cold_ttl_s)
         used = 1 - lane.free_blocks / lane.total_blocks
         pressure = min(max((used - 0.7) / 0.2, 0.0), 1.0)
-        return ps(min(told.p95 * (1 - 0.5 * pressure), self.cap_s))
+        return ps(min(stats.p95 * (1 - 0.5 * pressure), self.cap_s))
 
     def rank(self, sequence: SequenceView, extent: int, blocks: int) -> float:
-        """Minus what would be evicted first."""
+        """The negated eviction score."""
         self._largest = max(self._largest, sequence.need)
         used = self._now / SECOND / self.horizon_s
         size = sequence.need / self._largest
         return self.recency * used + self.reuse * self._reuse(sequence, extent) - self.size * size
 
     def _reuse(self, sequence: SequenceView, extent: int) -> float:
-        """P_reuse: the programs that have the extent, each as likely as it is to go on; at most 1."""
+        """P_reuse: the sum over the programs that have the extent of their probability to continue; at most 1."""
         session = sequence.request.session
         if extent < 0 or session < 0:
             return 0.0
         own = session in self._live
         others = max(self._holders.get(extent, 0) - own, 0)
-        told = self._tools.get(self._away[session][0]) if session in self._away else None
-        goes_on = 1.0 if told is None or told.left < self.cold else told.back / told.left
+        stats = self._tools.get(self._away[session][0]) if session in self._away else None
+        goes_on = 1.0 if stats is None or stats.left < self.cold else stats.back / stats.left
         return min(others + own * goes_on, 1.0)
 
     def _hold(self, session: int, ids: tuple[int, ...]) -> None:

@@ -1,1 +1,1 @@
-"""Power caps: how fast the devices of a row may run. One file each, named as the field names it."""
+"""Power caps: how fast the devices of a row may run. One file each."""

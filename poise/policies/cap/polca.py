@@ -1,4 +1,4 @@
-"""POLCA: more servers than the power of their row allows for at once, held within it by lower clocks at two thresholds.
+"""POLCA: power oversubscription of a row of servers, kept within its budget by lower clocks at two thresholds.
 
 Patel et al., "POLCA: Power Oversubscription in LLM Cloud Providers", arXiv 2308.12908 (2023), sections 5 and 6. The
 power of a row, as a part of its budget, is read every few seconds. Above the first threshold devices of low priority
@@ -9,7 +9,7 @@ once that has taken effect, those of high priority go a little lower, too. A ste
 Parameters: `first` 0.80, `second` 0.89 and `release` 0.05 of the budget, the published values for out-of-band commands
 of up to 40 s (0.89 times the largest rise that was seen in 40 s, 11.8 %, is 0.995); `low`, `lower` and `high`, parts of
 the full clock: 1,275, 1,110 and 1,305 of the 1,410 MHz of an A100; `settle_s` 40, how long to wait until a command has
-taken effect. Of that last wait only its purpose is published.
+taken effect. The source publishes only the purpose of `settle_s`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Polca:
             raise ValueError(f"clocks {self.low}, {self.lower}, {self.high} are no parts of one; give lower ≤ low ≤ 1")
 
     def cap(self, power: float, now_s: float) -> Clocks:
-        """The clocks to command, from the power of the row as a part of its budget; asked at every reading."""
+        """The clocks to command, from the power of the row as a part of its budget, at every reading."""
         level = self._next(power, now_s)
         if level != self._level:
             self._level, self._since_s = level, now_s

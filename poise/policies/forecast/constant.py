@@ -1,4 +1,4 @@
-"""The same rate always: a forecast that knows nothing, beside which others show what they are worth."""
+"""A constant rate: the baseline that other forecasts are compared with."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from poise.core.chance import Chance
 
 @dataclass(slots=True)
 class Constant:
-    """Foretell `rate` requests a second."""
+    """Forecast `rate` requests per second."""
 
     rate: float
 

@@ -1,4 +1,4 @@
-"""The true rate of arrivals, which only a simulation knows: the most that a forecast could ever bring."""
+"""The true rate of arrivals, for simulations only: an upper bound on the gain of any forecast."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from poise.core.units import SECOND
 
 @dataclass(slots=True)
 class Oracle:
-    """Foretell the truth; PolicyError where nobody reveals it, as in a gateway."""
+    """Forecast the true rate; PolicyError where it is not available, as in a gateway."""
 
     _truth: Callable[[int, int], int] | None = field(default=None, init=False, repr=False, compare=False)
 
     def reveal(self, truth: Callable[[int, int], int]) -> None:
-        """Arrivals from one instant until before another."""
+        """Receive the true number of arrivals in [since, until)."""
         self._truth = truth
 
     def forecast(self, now: int, until: int, chance: Chance) -> float:
-        """What will come."""
+        """The true rate."""
         if self._truth is None:
-            raise PolicyError("oracle foretells what only a simulation knows; take recent, or constant, here")
+            raise PolicyError("oracle needs arrivals that only a simulation knows; take recent, or constant, here")
         return self._truth(now, until) * SECOND / (until - now)

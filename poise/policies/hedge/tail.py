@@ -2,19 +2,19 @@
 
 "Defer sending a secondary request until the first request has been outstanding for more than the 95th-percentile
 expected latency for this class of requests." A class is here a model and a power of two of prompt tokens to compute,
-by whose number times to first token differ most. What a copy cuts off lies above the quantile, so copies hardly lower
-the wait that the next ones are measured by.
+which affects times to first token most. Copies shorten only times above the quantile, so they hardly lower
+the quantile itself.
 
-There a copy costs next to nothing; here it costs its prompt. So three rules more, which are ours:
+There a copy costs almost nothing; here it costs its prompt. So there are three more rules, which are ours:
 
 - A budget: the copies' prompt tokens to compute, as the prefix caches are believed to be, stay within `share` of those
   of all requests sent.
-- A copy must be worth it. It costs the tokens queued there, its own, and `cancel_tokens` for the one of the two that is
-  stopped in the end, for an engine frees a request only after its step (default: half of vLLM's step of 8192 tokens).
-  Against this stands what is believed to be before it where it is: the tokens queued there, but no less than the time
-  that has passed. For it has waited longer than nearly all of its like, and then its rest is more likely as long as
-  what has passed (as for any wait without a scale of its own) than what a replica as fast as the others would need.
-- Where `least` of its class have not had a first token yet, nobody knows what is slow, and nothing is hedged.
+- A copy must be worth it. It costs the tokens queued there, its own, and `cancel_tokens` for the copy that is
+  cancelled in the end, because an engine frees a request only after its step (default: half of vLLM's step of 8192).
+  This is compared with the expected rest of the wait at its replica: the tokens queued there, but at least the time
+  that has passed. It has waited longer than nearly all similar requests, so its remaining wait is more likely as long
+  as the past one (as for any scale-free wait) than the time of a replica as fast as the others.
+- Until `least` requests of its class have had a first token, the quantile is unknown, and nothing is hedged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Class = tuple[int, int]
 
 @dataclass(slots=True)
 class Tail:
-    """Hedge who waits longer than a quantile of its class, within a budget, where that is believed to be faster.
+    """Hedge a request that waits longer than a quantile of its class, within a budget, where a copy is likely faster.
 
     quantile: of times to first token, in (0, 1].  share: copies' tokens to those of all.  cancel_tokens: what stopping
     a copy costs.  window: first tokens of a class that are remembered.  least: how many of them there must be.
@@ -62,7 +62,7 @@ class Tail:
         """The columns read."""
         return ("queued_tokens", "cached_tokens")
 
-    # What it learns --------------------------------------------------------------------------------------------------
+    # Learning --------------------------------------------------------------------------------------------------------
 
     def taken(self, request: RequestView, replica: int, cluster: ClusterView) -> None:
         """A request is sent, and `replica` must compute what is not in its cache."""
@@ -71,7 +71,7 @@ class Tail:
         self._open[request.id] = cluster.now, (request.model, tokens.bit_length())
 
     def observe(self, event: Event) -> None:
-        """A first token tells how long requests of its class wait."""
+        """Record the time to first token for the request's class."""
         if type(event) is FirstToken:
             sent = self._open.pop(event.request, None)
             if sent is not None:
@@ -81,13 +81,13 @@ class Tail:
                 lately.add(event.at - sent[0])
 
     def ended(self, request: RequestView) -> None:
-        """A request is gone, with a first token or without."""
+        """Forget a request that ended, with or without a first token."""
         self._open.pop(request.id, None)
 
-    # What it decides -------------------------------------------------------------------------------------------------
+    # Decisions -------------------------------------------------------------------------------------------------------
 
     def wait(self, request: RequestView, replica: int, cluster: ClusterView) -> int:
-        """The quantile of its class; never where too few are known."""
+        """The wait before hedging: the quantile of its class, or 0 for never where too few are known."""
         sent = self._open.get(request.id)
         lately = None if sent is None else self._lately.get(sent[1])
         return lately.quantile(self.quantile) if lately is not None and len(lately) >= self.least else 0
@@ -95,7 +95,7 @@ class Tail:
     def hedge(
         self, request: RequestView, replica: int, able: Sequence[int], cluster: ClusterView, chance: Chance
     ) -> int | None:
-        """Where the copy would have its first token soonest, if that is soon enough and within the budget."""
+        """The replica with the soonest first token for a copy, if soon enough and within the budget."""
         if request.id not in self._open:
             return None
         queued, rates, cached = cluster.queued_tokens, prefill_rates(cluster), cluster.cached_tokens(request)

@@ -1,1 +1,1 @@
-"""Data structures and models that several policies share; no policy stands here."""
+"""Data structures and models shared by several policies."""

@@ -1,4 +1,4 @@
-"""What every placer checks first of what it is handed, and says where it does not do."""
+"""Input checks shared by all placers."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ def _check_unit(unit: Unit, buckets: int) -> None:
 
 def served(demand: Demand, units: Sequence[Unit]) -> list[int]:
     """The buckets with requests; CapacityError for one that no unit can serve."""
-    asked = [index for index, bucket in enumerate(demand.buckets) if bucket.rate > 0]
-    for index in asked:
+    loaded = [index for index, bucket in enumerate(demand.buckets) if bucket.rate > 0]
+    for index in loaded:
         if not any(unit.rates[index] for unit in units):
             prompt, output, rate = demand.buckets[index]
             raise CapacityError(
                 f"no unit of {', '.join(unit.name for unit in units)} meets the SLO for requests of {prompt} prompt "
                 f"and {output} output tokens ({rate:g} per second), not even alone; loosen the SLO or give larger units"
             )
-    return asked
+    return loaded
 
 
 def taken(counts: Sequence[int], units: Sequence[Unit]) -> dict[str, int]:
-    """Devices that so many of each unit take, by name."""
+    """Devices used by the given counts of each unit, by name."""
     found: dict[str, int] = {}
     for count, unit in zip(counts, units, strict=True):
         found[unit.device] = found.get(unit.device, 0) + count * unit.devices
@@ -62,7 +62,7 @@ def taken(counts: Sequence[int], units: Sequence[Unit]) -> dict[str, int]:
 
 
 def short(counts: Sequence[int], units: Sequence[Unit], available: Mapping[str, int], what: str) -> str:
-    """What to say where `what` takes more devices than there are."""
+    """The message where `what` needs more devices than are available."""
     wanted = ", ".join(f"{count} {device or 'of no name'}" for device, count in taken(counts, units).items() if count)
     limits = ", ".join(f"{count} {device}" for device, count in available.items())
     return f"{limits} do not carry the demand: without limits {what} takes {wanted}; allow more devices, or ask less"

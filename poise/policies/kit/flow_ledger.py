@@ -1,4 +1,4 @@
-"""Who waits at the gateway, by flow, and what each request that was sent has been charged for its output so far."""
+"""Waiting requests at the gateway by flow, and the output charged so far to each sent request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from poise.core.request import RequestView
 
 
 class Ledger:
-    """Books of an order that shares service: a request joins, is sent (perhaps more than once) and ends.
+    """The state of an order that shares service: a request joins, is sent (perhaps more than once) and ends.
 
     waiting: requests of each flow that wait, flows without any left out.
     """

@@ -1,9 +1,9 @@
-"""A hash ring of replicas: a key keeps its replica while that is able, whoever else joins or leaves.
+"""A hash ring of replicas: a key keeps its replica while that is able, whichever others join or leave.
 
 Paper: Karger et al., STOC 1997. Every replica lies on the ring at `points` places, which follow from the seed and its
-own id alone; a key belongs to the first able replica clockwise. So when a replica comes or goes only the arcs beside
-its points change hands, and the answer depends on who is able now, not on who was. No Python hash is used: the ring is
-the same in every process.
+own id alone; a key belongs to the first able replica clockwise. So when a replica joins or leaves only the arcs next to
+its points move, and the result depends on the replicas able now, not on earlier ones. No Python hash is used: the ring
+is the same in every process.
 
 Default of `points`: 150 (SGLang's gateway; vLLM's router has 160).
 """
@@ -23,7 +23,7 @@ _REPLICA = (1 << 24) - 1
 
 
 def spot(key: int, choice: int = 0) -> int:
-    """Where on the ring `key` lies, 64 bits; another `choice` is an independent hash of the same key."""
+    """The position of `key` on the ring, 64 bits; another `choice` is an independent hash of the same key."""
     return mix((mix(key & _MASK) + (choice + 1) * 0x9E3779B97F4A7C15) & _MASK)
 
 
@@ -62,7 +62,7 @@ class HashRing:
         """The replicas of `able` (ids, rising) in the order in which they are met clockwise from `spot`, each once."""
         if able[-1] >= self._replicas:
             self._grow(able[-1] + 1)
-        count, everybody = len(able), able[-1] + 1 == len(able)
+        count, whole = len(able), able[-1] + 1 == len(able)
         points = self._points
         start = bisect_left(points, spot)
         met: set[int] = set()
@@ -70,7 +70,7 @@ class HashRing:
             replica = points[index] & _REPLICA
             if replica in met:
                 continue
-            if not everybody:
+            if not whole:
                 place = bisect_left(able, replica)
                 if place == count or able[place] != replica:
                     continue

@@ -1,4 +1,4 @@
-"""How hot prompt prefixes are: the share of the last requests that begin with each, and the key that tells them apart.
+"""Hotness of prompt prefixes: the share of recent requests that begin with each, and the key that separates them.
 
 DualMap (arXiv 2602.06502) hashes a prefix to replicas, so a prefix that many requests share would overload its own. A
 key therefore grows by one extent while its share of the window exceeds 2/n, and shrinks when it falls below 1/n (n: the
@@ -28,9 +28,9 @@ class Hotness:
         self._grown: set[int] = set()
 
     def key(self, ids: Sequence[int], ends: Sequence[int], replicas: int) -> int:
-        """The extent that stands for a prompt now; the request joins the window.
+        """The extent that is a prompt's key now; the request joins the window.
 
-        ids, ends: its extents, at least one; an id more than ends names the rest of the prompt, which nobody shares.
+        ids, ends: its extents, at least one; an id more than ends names the rest of the prompt, which no other shares.
         """
         path = ids[min(bisect_left(ends, self.tokens), len(ends) - 1) :]
         self._see(path)

@@ -1,4 +1,4 @@
-"""The least of many values that fall at different paces, without a look at all of them."""
+"""A kinetic tournament: the least of many values that fall at different rates, without scanning them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from heapq import heappop, heappush
 
 from poise.core.units import NEVER
 
-NOBODY = -1
+EMPTY = -1
 
 
 class KineticHeap:
-    """Values (at − now) / pace of several ids, in order at any instant that is not before the one asked for last.
+    """Values (at − now) / pace of several ids, in order at any time not before the last query.
 
     A kinetic tournament (Basch, Guibas and Hershberger, "Data structures for mobile data", SODA 1997): a binary tree
     whose every node holds the winner below it and the instant from which that may be another. So only the matches whose
@@ -50,7 +50,7 @@ class KineticHeap:
         """Take a value out."""
         slot = self._slots.pop(id)
         self._free.append(slot)
-        self._set(slot, NOBODY)
+        self._set(slot, EMPTY)
 
     def order(self, now: int) -> Iterator[tuple[float, int]]:
         """Values and their ids, the least first; to be left when something is added or removed."""
@@ -63,13 +63,13 @@ class KineticHeap:
             value, id, node = heappop(heap)
             yield value, id
             slot = self._slots[id]
-            while node < size:  # down to its leaf: whoever lost to it on the way may be next
+            while node < size:  # down to its leaf: each value that lost to it may be next
                 node = 2 * node if winner[2 * node] == slot else 2 * node + 1
                 self._offer(heap, node ^ 1)
 
     def _offer(self, heap: list[tuple[float, int, int]], node: int) -> None:
         slot = self._winner[node]
-        if slot != NOBODY:
+        if slot != EMPTY:
             heappush(heap, ((self._at[slot] - self._now) / self._pace[slot], self._ids[slot], node))
 
     def _grow(self, size: int) -> None:
@@ -79,15 +79,15 @@ class KineticHeap:
         self._ids += [0] * more
         self._at += [0] * more
         self._pace += [1] * more
-        leaves = self._winner[self._size :] + [NOBODY] * more
+        leaves = self._winner[self._size :] + [EMPTY] * more
         self._size = size
-        self._winner = [NOBODY] * size + leaves
+        self._winner = [EMPTY] * size + leaves
         self._until = [NEVER] * (2 * size)
         for node in range(size - 1, 0, -1):
             self._play(node)
 
     def _set(self, slot: int, winner: int) -> None:
-        """Put a value, or nobody, on a leaf, and play the matches up to the root."""
+        """Put a value, or none, on a leaf, and play the matches up to the root."""
         node = self._size + slot
         self._winner[node] = winner
         while node > 1:
@@ -102,11 +102,11 @@ class KineticHeap:
             self._play(node)
 
     def _play(self, node: int) -> None:
-        """Match the winners of both children, and tell when the result may be another."""
+        """Match the winners of both children, and return when the result may change."""
         until, winner = self._until, self._winner
         one, other = winner[2 * node], winner[2 * node + 1]
         ends = min(until[2 * node], until[2 * node + 1])
-        if one == NOBODY or other == NOBODY:
+        if one == EMPTY or other == EMPTY:
             one = max(one, other)
         else:
             at, pace, now = self._at, self._pace, self._now

@@ -1,8 +1,8 @@
-"""Who lends KV memory to whom: Infinite-LLM's greedy planner, by a cost model of its own and a table that may be old.
+"""Infinite-LLM's greedy planner of KV loans between instances, by its own cost model and a possibly outdated table.
 
 Infinite-LLM (arXiv 2401.02669). Debtors are instances whose batch is small because memory is short; creditors those
 that use little of theirs. From the smallest batch on, a debtor is offered memory of the emptiest creditors, as much as
-raises the modelled throughput of all of them most, if any does. Whoever borrows does not lend, nor the other way round,
+raises the modelled throughput of all of them most, if any does. A borrower does not lend, and a lender does not borrow,
 so there are no cycles. Here several creditors are weighed at once, not one after another: a long request that waits
 needs all of them before anything is gained.
 """
@@ -16,15 +16,15 @@ from typing import NamedTuple
 from poise.core.errors import UserError
 
 StepSeconds = Callable[[int, float], float]
-"""Seconds of a step of so many decodes over so many KV tokens: non-attention by the batch, attention by Σ length."""
+"""Seconds of a step from its decodes and KV tokens: non-attention by the batch, attention by Σ length."""
 
 
 class Status(NamedTuple):
-    """What an instance last told.
+    """The last report of an instance.
 
     batch: requests that decode.  used: KV tokens taken, promised ones included.  read: KV tokens that a step reads.
     head: tokens of the first that waits, if it does not fit here, else 0.  waiting: mean tokens of those behind it, 0
-    where nobody waits.  borrows, lends: whether it does.
+    where none waits.  borrows, lends: whether it does.
     """
 
     batch: int
@@ -87,7 +87,7 @@ class Greedy:
         return one.batch / self.step_s(one.batch, one.read) if one.batch else 0.0
 
     def _spare(self, one: Status) -> bool:
-        """Whether memory is left over: it is no debtor itself, or nobody waits."""
+        """Whether memory is left over: it is not a debtor, or no request waits."""
         idle = one.batch >= self.small * self.most or not one.waiting
         return idle and not one.borrows and one.used < self.roomy * self.capacity
 
@@ -107,7 +107,7 @@ class Greedy:
         return best
 
     def _helped(self, debtor: Status, tokens: int) -> Status:
-        """A debtor with so many tokens elsewhere: the head of its queue fits, and those that it makes room for."""
+        """A debtor with that many remote tokens: the head of its queue fits, and those that it makes room for."""
         room = tokens if not debtor.head else self.capacity - debtor.used + tokens - debtor.head
         if room < 0:
             return debtor
@@ -117,12 +117,12 @@ class Greedy:
 
 
 def _lent(creditor: Status, tokens: int) -> Status:
-    """A creditor that holds and reads so many tokens more."""
+    """A creditor that holds and reads that many more tokens."""
     return creditor._replace(used=creditor.used + tokens, read=creditor.read + tokens, lends=True)
 
 
 def _filled(room: Sequence[int], tokens: int) -> list[int]:
-    """So many tokens in the first rooms that hold them."""
+    """Distribute the tokens over the first rooms that hold them."""
     found: list[int] = []
     for each in room:
         if tokens > 0:

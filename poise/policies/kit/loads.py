@@ -15,8 +15,8 @@ _UNKNOWN: Final = 1e12
 def prefill_rates(cluster: ClusterView) -> Sequence[float]:
     """The rate at which each replica computes prompts, none of them 0: an unknown one is the mean of those known.
 
-    Where none is known all are alike, so that work alone decides between them, and nobody is turned away for a wait
-    that nobody can foretell.
+    Where none is known all are equal, so that work alone decides between them, and no request is rejected for a wait
+    that cannot be predicted.
     """
     rates = cluster.prefill_rate
     if 0 not in rates:

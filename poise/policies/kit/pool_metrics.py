@@ -1,4 +1,4 @@
-"""What scalers measure of a pool, and what they remember of it."""
+"""Metrics of a pool for scalers, and windows over their history."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEEDS: Final = {
 
 
 def check_metric(metric: str) -> None:
-    """ValueError for a metric that there is not."""
+    """ValueError for an unknown metric."""
     if metric not in NEEDS:
         raise ValueError(f"metric {metric!r} is none of {', '.join(NEEDS)}; name one of them")
 
@@ -58,12 +58,12 @@ class Lately:
         self._values: deque[tuple[int, float]] = deque()
 
     def add(self, now: int, value: float) -> None:
-        """`value` was seen at `now`; what is older than the window is let go."""
+        """Add `value` at `now`, and drop values older than the window."""
         self._values.append((now, value))
         self.trim(now)
 
     def trim(self, now: int) -> None:
-        """Let go of what is older than the window."""
+        """Drop values older than the window."""
         while self._values and self._values[0][0] <= now - self.length:
             self._values.popleft()
 

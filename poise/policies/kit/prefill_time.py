@@ -1,7 +1,7 @@
-"""How long prompts take, as a batcher foretells it: by the cost model, with an error, or the same for all.
+"""A batcher's predictions of prompt times: by the cost model, with an error, or one constant for all.
 
-A policy that acts on predictions is worth what it keeps of its gain when they are wrong. So each of them can be given
-the truth, a log-normal error (`sigma`, the standard deviation of its logarithm, drawn for each request), or nothing but
+A policy that uses predictions should keep its gain when they are wrong. So each of them can be given
+the truth, a log-normal error (`sigma`, the standard deviation of its logarithm, drawn for each request), or
 one time for every prompt (`constant_s`).
 """
 
@@ -38,7 +38,7 @@ class PrefillTime:
             raise ValueError(f"sigma {self.sigma} and constant_s {self.constant_s} must be 0 or more")
 
     def whole(self, lane: LaneView, sequence: SequenceView) -> int:
-        """Of all tokens that the request needs, from nothing; remembered."""
+        """Picoseconds of the request's whole prompt without a cache; remembered."""
         need = sequence.need
         key = sequence.id, need
         time = self._whole.get(key)
@@ -49,7 +49,7 @@ class PrefillTime:
         return time
 
     def left(self, lane: LaneView, sequence: SequenceView, tokens: int) -> int:
-        """Of its last `tokens` tokens, in those layers that they have not passed."""
+        """Picoseconds of its last `tokens` tokens, in the layers that they have not passed."""
         need, layer = sequence.need, sequence.layer
         if tokens >= need and not layer:
             return self.whole(lane, sequence)

@@ -1,4 +1,4 @@
-"""What an engine learns of programs that call tools: how long tools take, what coming back costs, how many turns go on.
+"""Statistics of programs that call tools in one engine: tool durations, the cost of returning, and turns to come.
 
 Formulas: Continuum (arXiv 2511.02230): past durations by tool, the mean delay of queueing again, and
 η = −Corr(k, N − k) over the turns k of completed programs of N turns.
@@ -13,7 +13,7 @@ from math import sqrt
 from typing import Any
 
 LEFT = 10_000
-"""Sessions that are waited for at most; those that left first are forgotten first: they went elsewhere, or gave up."""
+"""The most sessions tracked as away; the oldest are dropped first: they went elsewhere, or gave up."""
 
 
 class Durations:
@@ -72,7 +72,7 @@ class Tools:
 
 
 class Turns:
-    """η of the programs that were completed: 1 where all have equally many turns, 0 where turns foretell nothing.
+    """η of the programs that were completed: 1 where all have equally many turns, 0 where turns predict nothing.
 
     Every turn k of a program of N turns counts as one pair (k, N − k).
     """
@@ -125,7 +125,7 @@ class Mean:
 
 
 class Programs:
-    """All of it, for one engine: told by the hooks of a cache policy."""
+    """All statistics of one engine, fed by the hooks of a cache policy."""
 
     __slots__ = ("requeue", "tools", "turns")
 
@@ -140,7 +140,7 @@ class Programs:
             self.tools.come_back(request.session, now)
 
     def admitted(self, sequence: Any, now: int) -> None:
-        """One begins to run: how long a session without pinned KV queued to go on."""
+        """Record the queueing time of a session without pinned KV when it begins to run."""
         request = sequence.request
         if request.turn and not sequence.pinned and not sequence.preemptions:
             self.requeue.add(now - request.arrived_at)

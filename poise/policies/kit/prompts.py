@@ -35,15 +35,15 @@ class Prompts:
 
     @property
     def passing(self) -> bool:
-        """Whether the step goes on between two layers, so that nobody who waits can join it."""
+        """Whether the step continues between two layers, so that no waiting request can join it."""
         return bool(self.entries) and self.entries[-1].first_layer > 0
 
     def go_on(self, sequence: SequenceView, tokens: int) -> bool:
-        """Add a chunk of a running prompt, or the rest of one that was left between layers (`tokens` is its chunk).
+        """Add a chunk of a running prompt, or the rest of one interrupted between layers (`tokens` is its chunk).
 
         False where it would take the blocks of one admitted before it: without those, the engine preempts for it. That
-        is mostly whoever was admitted last, so the last one waits for room as long as others run: to give way to itself
-        and be admitted first again would leave nobody to go on.
+        is mostly the one admitted last, so the last one waits for room as long as others run: preempting itself
+        and being admitted first again would make no progress.
         """
         if tokens < 1:
             return False
@@ -58,7 +58,7 @@ class Prompts:
         return True
 
     def full(self, blocks: int) -> bool:
-        """Whether one who waits was refused, and so will be all others, who take `blocks` KV blocks at the least."""
+        """Whether a waiting request was refused, and so will all others, which take at least `blocks` KV blocks."""
         if not self._refused:
             return False
         lane = self._lane

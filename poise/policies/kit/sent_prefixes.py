@@ -1,4 +1,4 @@
-"""What a router sent where, as prefixes: for each replica the extents it was sent, the least recently sent first."""
+"""A prefix index of a router's own dispatches: for each replica the extents sent, least recently sent first."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SentTree:
                 holding[replica] = None
 
     def match(self, ids: Sequence[int], ends: Sequence[int], able: Sequence[int]) -> tuple[int, int]:
-        """Who of `able` has had the longest prefix for the longest time, and how many tokens it is; (-1, 0): nobody."""
+        """The replica of `able` with the longest prefix, the oldest of equals, and its tokens; (-1, 0) for none."""
         holders, known = self._holders, 0
         for extent in ids:
             if extent not in holders:

@@ -1,4 +1,4 @@
-"""Who waits at a replica, for a batcher with an order of its own that must not look at the whole queue in each step."""
+"""Waiting requests of a replica, for batchers with their own order that must not scan the whole queue in each step."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class WaitingSet:
     """Waiting requests by whether their order can be kept.
 
     fixed: those of which the same is left to compute as long as they wait.  moving: those whose prompts the prefix
-    cache may hold more or less of, or whose KV comes from elsewhere; they are looked at in each step.  told: whether
-    anybody tells who waits; else all are looked at.
+    cache may hold more or less of, or whose KV comes from elsewhere; they are examined in each step.  reported: whether
+    the engine reports waiting requests; else all are examined.
     """
 
     fixed: dict[int, SequenceView] = field(default_factory=dict)
     moving: dict[int, SequenceView] = field(default_factory=dict)
-    told: bool = False
+    reported: bool = False
     _new: dict[int, SequenceView] = field(default_factory=dict)
     _needs: list[tuple[int, int]] = field(default_factory=list)
 
     def waits(self, sequence: SequenceView) -> None:
         """A request begins to wait."""
-        self.told = True
+        self.reported = True
         self._new[sequence.id] = sequence
 
     def waited(self, sequence: SequenceView) -> bool:
@@ -44,7 +44,7 @@ class WaitingSet:
         return True
 
     def arrived(self, lane: LaneView) -> list[SequenceView]:
-        """Those that have joined the `fixed` since this was asked last."""
+        """Requests that joined the `fixed` since the last call."""
         found = []
         for id, sequence in self._new.items():
             cached = lane.engine.prefix_caching and (sequence.request.ids or lane.cached(sequence))
@@ -58,11 +58,11 @@ class WaitingSet:
         return found
 
     def looked_at(self, lane: LaneView) -> Iterable[SequenceView]:
-        """Those that have to be looked at now: who moves, or all where nobody tells who waits."""
-        return self.moving.values() if self.told else lane.queue()
+        """Requests to examine now: the moving ones, or all where the engine does not report waiting ones."""
+        return self.moving.values() if self.reported else lane.queue()
 
     def all(self, lane: LaneView) -> Iterable[SequenceView]:
-        """Everybody, in no order."""
+        """All waiting requests, unordered."""
         return chain(self.fixed.values(), self.looked_at(lane))
 
     def in_order(
@@ -73,10 +73,10 @@ class WaitingSet:
         place: Callable[[LaneView, SequenceView, bool], Place],
         full: Callable[[int], bool],
     ) -> Iterable[Place]:
-        """Prompts under way and who waits, the least place first; the latter as long as any of them can be admitted.
+        """Prompts under way and waiting ones, the least place first; the latter as long as any of them can be admitted.
 
-        running, fixed: the places of prompts under way and of the `fixed`, in order.  place: that of one that has to be
-        looked at, which waits.  full: whether nobody who wants so many KV blocks can be admitted any more.
+        running, fixed: the places of prompts under way and of the `fixed`, in order.  place: of a waiting one to
+        examine.  full: whether no request of that many KV blocks can be admitted any more.
         """
         looked = sorted([place(lane, each, True) for each in self.looked_at(lane)])
         least = self.least(lane)

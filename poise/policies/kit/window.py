@@ -1,4 +1,4 @@
-"""What happened in the last minutes, in the books that a router keeps for itself."""
+"""A router's own statistics over a recent window."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Window:
         self._ended: deque[tuple[int, int, int]] = deque()
 
     def move(self, now: int, replicas: int) -> None:
-        """Let go of what is older than the window; `replicas` is how many there are."""
+        """Drop what is older than the window; `replicas` is their number."""
         while len(self.prompts) < replicas:
             self.prompts.append(0)
             self.decodes.append(self.output_tokens * self.decode_cost)
@@ -93,14 +93,14 @@ class Halves:
         self._older: deque[tuple[int, list[int], int, int]] = deque()
 
     def add(self, now: int, key: int, value: int) -> None:
-        """`value` was seen for `key`."""
+        """Add `value` for `key`."""
         sums = self._keys.setdefault(key, [0, 0, 0, 0])
         sums[2] += 1
         sums[3] += value
         self._newer.append((now, sums, value, key))
 
     def move(self, now: int) -> None:
-        """Let values grow older, and let go of what is older than the window."""
+        """Age the values, and drop those older than the window."""
         while self._newer and self._newer[0][0] < now - self.length // 2:
             entry = self._newer.popleft()
             _, sums, value, _ = entry
@@ -122,5 +122,5 @@ class Halves:
         return older > 1 and newer > 1 and after * older >= 2 * before * newer
 
     def forget(self, key: int) -> None:
-        """Begin anew with `key`."""
+        """Restart with `key`."""
         self._keys.pop(key, None)

@@ -1,9 +1,9 @@
-"""Replicas whose memory is short borrow KV blocks of those that have them to spare, as Infinite-LLM's planner says.
+"""Replicas whose memory is short borrow spare KV blocks of others, by Infinite-LLM's planner.
 
 Source: Infinite-LLM (arXiv 2401.02669). Each round, which follows a report, the paper's planner
 (`policies/kit/lending.py`) offers those whose first waiting request does not fit memory of the emptiest others, as much
-as raises the modelled throughput of all most. A debtor gives back what it does not use once nobody waits there; a
-creditor with waiting requests calls back all that it lent.
+as raises the modelled throughput of all most. A debtor returns unused blocks once no request waits there; a
+creditor with waiting requests recalls all its loans.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ class InfiniteLlm:
 
     step_s, decode_s, kv_s: its cost model: seconds of a step, of each decode in it and of each KV token that it reads
     (default: LLaMA2-7B on an A100 by roofline).  most, small, roomy: as of the planner.
-    slack: the part of a replica's blocks that it keeps free, as a debtor and as a creditor, for its requests grow.
-    output_tokens: guessed for a request where nobody foretells them.  block_tokens: tokens per KV block.
+    slack: the part of a replica's blocks that it keeps free, as a debtor and as a creditor, for the growth of its
+    requests.
+    output_tokens: the guess for a request without a prediction.  block_tokens: tokens per KV block.
     """
 
     reads_predictions: ClassVar[bool] = True
@@ -42,7 +43,7 @@ class InfiniteLlm:
     output_tokens: int = 300
     block_tokens: int = 16
     _busy: dict[int, int] = field(default_factory=dict, init=False)
-    """Until when what a debtor reports does not show what it was lent last, picoseconds."""
+    """Picoseconds until which a debtor's reports do not include its last loan."""
 
     def __post_init__(self) -> None:
         check_units(self.block_tokens, self.step_s)
@@ -53,7 +54,7 @@ class InfiniteLlm:
         return ("tokens", "queued_tokens", "waiting", "running", "free_blocks", "flights")
 
     def lend(self, cluster: ClusterView) -> Sequence[Lend]:
-        """What is not used goes back; then new loans, among replicas that may stand in for one another."""
+        """Return unused blocks; then make new loans, among interchangeable replicas."""
         actions, seen = self._returns(cluster), set[int]()
         for debtor, waiting in enumerate(cluster.waiting):
             flights = cluster.flights(debtor) if waiting and debtor not in seen else ()
@@ -89,9 +90,10 @@ class InfiniteLlm:
         return actions
 
     def _status(self, cluster: ClusterView, replica: int) -> Status:
-        """What the planner is told of a replica.
+        """A replica's state as the planner's input.
 
-        Who waits for another reason than memory is no debtor's, and where anybody waits there is nothing to lend.
+        A request that waits for another reason than memory makes no debtor, and a replica with waiting ones lends
+        nothing.
         """
         block, total = self.block_tokens, cluster.total_blocks[replica]
         lent = sum(blocks for (_, creditor), blocks in cluster.loans.items() if creditor == replica)

@@ -1,6 +1,6 @@
-"""One search over the whole cluster for the moves that even its load out at the least cost of moving.
+"""Balance the cluster's load by a central search for moves, weighed against the cost of moving.
 
-Source: Intelligent Load Balancing in Cloud Computer Systems (doctoral thesis; known here by its summary), whose central
+Source: Intelligent Load Balancing in Cloud Computer Systems (doctoral thesis; known from its summary), whose central
 balancers are metaheuristics that lower the imbalance of nodes plus a cost for each migrated task. Here the search takes
 the best single move again and again, up to `budget` moves a round: steepest descent on the sum of squared loads, in
 units of their mean, plus `second` for every second of KV copied. A round follows each report.
@@ -16,12 +16,12 @@ from poise.core.view import ClusterView, InFlightView
 from poise.policies.kit.loads import Loads, check_units
 
 Candidate = tuple[InFlightView, int, Sequence[int]]
-"""A request, where it is and where else it may be."""
+"""A request, its replica and the replicas that it may move to."""
 
 
 @dataclass(slots=True)
 class CentralSearch:
-    """Move whatever evens the loads out most, as long as it gains more than `least`.
+    """Make the move that balances the loads most, as long as it gains more than `least`.
 
     budget: moves a round.  second: what a second of copying weighs against squared loads.
     block_tokens: tokens per KV block.  step_s: guessed seconds per output token.

@@ -1,10 +1,10 @@
-"""Replicas that are too full ask a few others and hand requests over, without anybody who knows them all.
+"""Decentralised balancing: overfull replicas query a few others and hand requests over, without a global view.
 
-Source: Intelligent Load Balancing in Cloud Computer Systems (doctoral thesis; known here by its summary), whose agents
+Source: Intelligent Load Balancing in Cloud Computer Systems (doctoral thesis; known from its summary), whose agents
 on overloaded nodes negotiate with brokers of others. Here each replica has an agent. One that finds itself fuller by
-`slack` than those it asked offers its best request to the emptiest of them; that one takes it if it stays the emptier
-of the two, and takes at most one a round. `asks` bounds the messages: per round and replica so many questions and their
-answers, and an offer and its answer for each hand-over tried. `messages` counts them.
+`slack` than those it queried offers its best request to the emptiest of them; that one takes it if it stays the emptier
+of the two, and takes at most one a round. `asks` bounds the messages: per round and replica that many queries and their
+replies, and an offer and its answer for each hand-over tried. `messages` counts them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from poise.policies.kit.loads import Loads, check_units
 
 @dataclass(slots=True)
 class Negotiation:
-    """Hand requests over between pairs of replicas that know of each other by asking.
+    """Hand requests over between pairs of replicas that query each other.
 
-    asks: replicas asked by each.  slack: how much fuller than the mean of those asked a replica is before it gives.
+    asks: replicas queried by each.  slack: how much fuller than the mean of those a replica is before it gives.
     second: what a second of copying weighs against squared loads.  least: the least gain of a hand-over.
     block_tokens: tokens per KV block.  step_s: guessed seconds per output token.
     """
@@ -45,7 +45,7 @@ class Negotiation:
         return ("flights",)
 
     def move(self, cluster: ClusterView) -> Sequence[Move]:
-        """The hand-overs of one round, in the order of the agents, who take turns in going first."""
+        """The hand-overs of one round, in the order of the agents, the first of which rotates."""
         loads = Loads(cluster, self.block_tokens, self.step_s)
         count = len(loads.share)
         self._chance.key += 1
@@ -61,15 +61,15 @@ class Negotiation:
         return moves
 
     def _hand_over(self, source: int, loads: Loads, taken: set[int], cluster: ClusterView) -> Move | None:
-        """What the agent of one replica comes to."""
+        """The hand-over that the agent of one replica agrees on."""
         movable = loads.movable(source)
         if not movable:
             return None
-        asked = self._ask(cluster.peers(movable[0].request, source), source)
-        shares = [loads.share[each] for each in asked]
-        if not asked or loads.share[source] <= (1 + self.slack) * sum(shares) / len(shares):
+        queried = self._ask(cluster.peers(movable[0].request, source), source)
+        shares = [loads.share[each] for each in queried]
+        if not queried or loads.share[source] <= (1 + self.slack) * sum(shares) / len(shares):
             return None
-        for target in sorted(asked, key=lambda each: (loads.share[each], each)):
+        for target in sorted(queried, key=lambda each: (loads.share[each], each)):
             flight = self._best(movable, source, target, loads, cluster)
             if flight is None:
                 continue
@@ -80,14 +80,14 @@ class Negotiation:
         return None
 
     def _ask(self, peers: Sequence[int], source: int) -> list[int]:
-        """Some of the peers, drawn anew in each round, and what it takes to ask them."""
+        """Some of the peers, redrawn in each round; counts the messages to query them."""
         left = list(peers)
-        asked = [
+        queried = [
             left.pop(left.index(self._chance.pick(left, f"peer {source} {turn}")))
             for turn in range(min(self.asks, len(left)))
         ]
-        self.messages += 2 * len(asked)
-        return asked
+        self.messages += 2 * len(queried)
+        return queried
 
     def _best(
         self, movable: Sequence[InFlightView], source: int, target: int, loads: Loads, cluster: ClusterView

@@ -1,1 +1,1 @@
-"""Orders of the gateway: whom it sends first of those that it holds. One file each, named as the field names it."""
+"""Orders of the gateway: which held request it sends first. One file each, named as in the literature."""

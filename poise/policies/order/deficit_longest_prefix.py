@@ -1,18 +1,19 @@
 """DLPM: the longest cached prefix first, among tenants that have not used up their quantum.
 
 Paper: Cao et al., "Locality-aware Fair Scheduling in LLM Serving", 2025 (arXiv 2501.14312). Each tenant has a deficit
-counter. Whoever has some left is eligible; of the eligible tenants' requests the one with the longest prefix in a cache
-goes first. It is charged w_e for each prompt token that is not cached and w_q for each output token, so the counter may
-end below 0. When no waiting tenant is eligible all are given further quanta, until one is.
+counter. A tenant with a positive one is eligible; of the eligible tenants' requests the one with the longest prefix in
+a cache goes first. It is charged w_e for each prompt token that is not cached and w_q for each output token, so the
+counter may end below 0. When no waiting tenant is eligible all are given further quanta, until one is.
 
 Parameters: `input_weight` 1 and `output_weight` 2 as in VTC; `quantum`, 16,384 (ours): the larger, the longer one
 tenant's prefixes stay in the caches, and the looser the bound; `weights` multiply it for tenants by number.
 
-It differs from DLPM in its place: a gateway sees no decode step, so output is charged as foretold when a request is
+It differs from DLPM in its place: a gateway sees no decode step, so output is charged as predicted when a request is
 sent and corrected when it ends; the cache is that of any able replica, as believed, and the router chooses which (the
-paper's D²LPM gives each worker a quantum of its own). A tenant with nothing waiting pays off its debt with the others'
+paper's D²LPM gives each worker its own quantum). A tenant with nothing waiting pays off its debt with the others'
 quanta and saves up nothing. While more than `most` requests wait prefixes are not compared, and arrival decides among
-the eligible: comparing takes time, and who fits no cache should not starve (SGLang stops comparing beyond 128 too).
+the eligible: comparing takes time, and requests that match no cache should not starve (SGLang stops comparing beyond
+128 too).
 
 Bound: with L, P, E and K as in `virtual_token_counter`, the service charged to two tenants of equal weight over any
 time in which both wait differs by at most 2·(quantum + w_e·L + w_q·(P + 2·K·E)).
@@ -65,7 +66,7 @@ class DeficitLongestPrefix:
         return request.model, request.tenant, request.id if request.id in self._compared else -1
 
     def key(self, request: RequestView) -> int:
-        """All alike, so that arrival decides."""
+        """Equal keys, so that arrival decides."""
         return 0
 
     def order(self, flow: Any, cluster: ClusterView) -> tuple[bool, int]:
@@ -81,7 +82,7 @@ class DeficitLongestPrefix:
         return False, -max([cached[replica] for replica in able if requests[replica] == least], default=0)
 
     def joined(self, request: RequestView) -> None:
-        """Know its prompt, and its tenant."""
+        """Record its prompt and tenant."""
         tenant = request.model, request.tenant
         if len(self._compared) < self.most:
             self._compared[request.id] = request
@@ -92,7 +93,7 @@ class DeficitLongestPrefix:
         self._refill(request.model)
 
     def taken(self, request: RequestView, replica: int, cluster: ClusterView) -> None:
-        """Charge what the cache lacks, and the output as foretold."""
+        """Charge the uncached prompt and the predicted output."""
         self._leave(request)
         if self._ledger.send(request):
             cached = cluster.cached_tokens(request)[replica] if request.ids else 0
@@ -100,7 +101,7 @@ class DeficitLongestPrefix:
             self._charge(request, work + self.output_weight * request.predicted_tokens)
 
     def observe(self, event: Event) -> None:
-        """Correct the charge to the output that was made."""
+        """Correct the charge to the actual output."""
         settled = self._ledger.settle(event)
         if settled is not None:
             self._charge(settled[0], self.output_weight * settled[1])

@@ -1,11 +1,11 @@
-"""Deficit round robin over tenants: each has a quantum of work in a round, and what it leaves is its in the next.
+"""Deficit round robin over tenants: each has a quantum of work in a round, and keeps the rest for the next.
 
 Rule: Shreedhar and Varghese, "Efficient Fair Queuing Using Deficit Round Robin" (SIGCOMM 1995). Tenants with requests
-waiting stand in a ring. A visit adds the quantum to the tenant's deficit and sends its requests in turn while the first
+waiting form a ring. A visit adds the quantum to the tenant's deficit and sends its requests in turn while the first
 costs no more than the deficit, which is taken off; a tenant with nothing waiting any more loses what is left. Here a
-visit is a round of a tenant, its requests cost w_p for each prompt token and w_q for each output token foretold, and
+visit is a round of a tenant, its requests cost w_p for each prompt token and w_q for each predicted output token, and
 the tenant whose first request is affordable in the earliest round goes first, within a round in order of the ring: so
-rounds in which nobody could send are passed over. Output is corrected to what was made when a request ends; a tenant
+rounds in which no tenant could send are skipped. Output is corrected to the actual one when a request ends; a tenant
 keeps what it owes.
 
 Parameters: `quantum`, 4,096 weighted tokens (ours): with one below the largest cost a tenant is passed over for rounds
@@ -65,7 +65,7 @@ class DeficitRoundRobin:
 
     def __post_init__(self) -> None:
         if not self.quantum > 0:
-            raise ValueError(f"quantum {self.quantum} gives nobody a turn; give weighted tokens above 0, as in 4096")
+            raise ValueError(f"quantum {self.quantum} gives no tenant a turn; give weighted tokens above 0, as in 4096")
         if self.input_weight < 0 or self.output_weight < 0:
             raise ValueError("input_weight and output_weight must not be negative; give 0 or more")
         check_weights(self.weights)
@@ -75,7 +75,7 @@ class DeficitRoundRobin:
         return request.model, request.tenant
 
     def key(self, request: RequestView) -> int:
-        """All alike, so that arrival decides."""
+        """Equal keys, so that arrival decides."""
         return 0
 
     def order(self, flow: Any, cluster: ClusterView) -> tuple[int, int]:
@@ -85,7 +85,7 @@ class DeficitRoundRobin:
         return tenant.begun + max(rounds, 1), tenant.turn
 
     def joined(self, request: RequestView) -> None:
-        """Stand at the end of the ring, where nothing of its tenant waits; there is no claim from before."""
+        """Append its tenant to the ring if it had nothing waiting; it keeps no earlier credit."""
         flow: Any = self.flow(request)
         tenant = self._tenants.setdefault(flow, Tenant())
         if self._ledger.join(request, flow):
@@ -98,7 +98,7 @@ class DeficitRoundRobin:
         insort(tenant.waits, place)
 
     def taken(self, request: RequestView, replica: int, cluster: ClusterView) -> None:
-        """Take its cost off the deficit; the ring has come to its tenant."""
+        """Take its cost off the deficit; the ring has reached its tenant."""
         flow: Any = self.flow(request)
         self._round[request.model] = max(self._current(flow), self.order(flow, cluster)[0] - 1)
         cost = self._leave(request)
@@ -106,7 +106,7 @@ class DeficitRoundRobin:
             self._tenants[flow].used += cost
 
     def observe(self, event: Event) -> None:
-        """Correct the charge to the output that was made."""
+        """Correct the charge to the actual output."""
         settled = self._ledger.settle(event)
         if settled is not None:
             self._tenants[self.flow(settled[0])].used += self.output_weight * settled[1]
@@ -126,7 +126,7 @@ class DeficitRoundRobin:
         return place[2]
 
     def _current(self, flow: tuple[int, int]) -> int:
-        """The last round that is over for everybody of its model."""
+        """The last round that is over for all tenants of its model."""
         return self._round.get(flow[0], 0)
 
     def _quantum(self, flow: tuple[int, int]) -> float:

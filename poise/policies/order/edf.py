@@ -1,11 +1,11 @@
-"""Earliest deadline first: who must have its first token soonest goes first.
+"""Earliest deadline first: the request whose first token is due soonest goes first.
 
 Rule: Liu and Layland, Journal of the ACM 20(1), 1973 (deadline-driven scheduling); llm-d's flow control offers it as
 `edf-ordering-policy`. A request's deadline is its own `deadline_at`; one without is due `ttft_s` after it arrived.
 
 Parameter: `ttft_s`, 5 s by default (ours; llm-d sorts requests without a deadline behind all others, where they may
-starve). Nobody starves here: a request without a deadline is overtaken only by what is due within `ttft_s` of its
-arrival. Requests that cannot be in time any more keep their place; an admission may turn them away (`early_reject`).
+starve). No request starves here: one without a deadline is overtaken only by what is due within `ttft_s` of its
+arrival. Requests that cannot be in time any more keep their place; an admission may reject them (`early_reject`).
 """
 
 from __future__ import annotations

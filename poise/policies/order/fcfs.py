@@ -1,7 +1,7 @@
-"""First come, first served: the order of a gateway that has none of its own, for comparison by name.
+"""First come, first served: the gateway's default order, under a name for comparisons.
 
-It differs from no order at all in one thing: who was sent and came back finds the place of its arrival instead of the
-front.
+It differs from no order at all in one thing: a request that was sent and came back takes the place of its arrival
+instead of the front.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Fcfs:
         return 0
 
     def key(self, request: RequestView) -> int:
-        """All alike, so that arrival decides."""
+        """Equal keys, so that arrival decides."""
         return 0
 
     def order(self, flow: Hashable, cluster: ClusterView) -> int:

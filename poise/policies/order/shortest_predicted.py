@@ -1,7 +1,7 @@
-"""Shortest predicted job first, with ageing: who is foretold the least work goes first, and nobody waits for ever.
+"""Shortest predicted job first, with ageing: the least predicted work goes first, and no request starves.
 
-Rule: shortest-job-first on foretold output lengths, as in Zheng et al., NeurIPS 2023 (arXiv 2305.13144) and Qiu et al.
-(SSJF, arXiv 2404.08509). The work of a request is its foretold output tokens plus `prompt_weight` for each prompt
+Rule: shortest-job-first on predicted output lengths, as in Zheng et al., NeurIPS 2023 (arXiv 2305.13144) and Qiu et al.
+(SSJF, arXiv 2404.08509). The work of a request is its predicted output tokens plus `prompt_weight` for each prompt
 token. Instead of the bare work, which starves the long, requests go by arrival plus `token_s` seconds for each token of
 work.
 
@@ -9,7 +9,7 @@ Bound: a request of n tokens of work is overtaken by none that arrives more than
 
 Parameters: `token_s`, 0.01 s by default (ours), is how long one token of work may wait: 0 is first come, first served,
 a large one bare shortest-job-first. `prompt_weight`, 0.5 (the ratio of VTC's weights). Without a predictor only prompts
-tell requests apart.
+distinguish requests.
 """
 
 from __future__ import annotations

@@ -3,16 +3,16 @@
 Paper: Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024 (arXiv 2401.00588), algorithm 2. Each tenant
 has a counter of the service it was given, w_p for each prompt token and w_q for each output token over the tenant's
 weight; the waiting tenant with the least counter goes first. A tenant that comes back after it had nothing waiting is
-lifted to the least counter of those that wait, or to that of the tenant sent last where nobody does, so that idling
-saves up no claim.
+lifted to the least counter of those that wait, or to that of the tenant sent last where none does, so that idling
+earns no credit.
 
 Parameters: `input_weight` 1 and `output_weight` 2 are the paper's; `uncached` charges only the prompt tokens that the
 chosen replica's prefix cache is believed to lack, as the paper's successor does (see `deficit_longest_prefix`);
 `weights` gives tenants other weights than 1. It differs from VTC in its place: a gateway sees no decode step. Output is
-charged as foretold (`predicted_tokens`, 0 without a predictor) when a request is sent, and corrected to what was made
-when it ends. Counters are kept per model, whose replicas are what tenants contend for.
+charged as predicted (`predicted_tokens`, 0 without a predictor) when a request is sent, and corrected to the actual one
+when it ends. Counters are kept per model, because tenants contend for its replicas.
 
-Bound: let L be the longest prompt, P the most output tokens foretold, E the largest error of a foretelling (all output
+Bound: let L be the longest prompt, P the most predicted output tokens, E the largest error of a prediction (all output
 without a predictor) and K how many requests may be in flight, by an admission such as `ceiling`. While two tenants of
 equal weight both wait, the service charged to them differs, over any such time, by at most 2·(w_p·L + w_q·(P + K·E)).
 With a perfect predictor that is the paper's 2·(w_p·L + w_q·M), whatever K is (`docs/fairness.md` has the proof).
@@ -85,7 +85,7 @@ class VirtualTokenCounter:
         counters[flow] = max(counters.get(flow, 0.0), floor)
 
     def taken(self, request: RequestView, replica: int, cluster: ClusterView) -> None:
-        """Charge the prompt, and the output as foretold."""
+        """Charge the prompt and the predicted output."""
         self._last[request.model] = self.flow(request)
         if not self._ledger.send(request):
             return

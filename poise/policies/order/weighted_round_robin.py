@@ -5,7 +5,7 @@ later of the round that is served now and the end of its tenant's last one, and 
 goes first. With equal weights it is the round robin of llm-d's flow control.
 
 It shares turns, not work: a tenant with prompts ten times as long is served ten times the tokens. Use it where requests
-are alike, else `virtual_token_counter`. Tenants are told apart within a model; requests without one share one.
+are alike, else `virtual_token_counter`. Tenants are separated within a model; requests without one share one.
 """
 
 from __future__ import annotations

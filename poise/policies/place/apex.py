@@ -2,7 +2,7 @@
 
 Lin et al., arXiv 2411.17651 (2024); code: microsoft/apex_plus. A model is a chain of equal blocks of cells, so a plan
 is one mapping of each kind of cell, repeated: replicas × pipeline stages of equal depth, and inside a stage attention
-in tensor ranks × data ranks beside a feed-forward block in tensor ranks, or experts spread over `expert` of the stage's
+in tensor ranks × data ranks with a feed-forward block in tensor ranks, or experts spread over `expert` of the stage's
 devices and cut over the rest. The frequency of the devices is a dimension like the others, for energy. Every plan that
 fits is evaluated on the very requests, and the best is taken; nothing is pruned but by memory.
 
@@ -43,7 +43,7 @@ class Plan(NamedTuple):
 
 
 class Score(NamedTuple):
-    """What a plan came to: seconds and joules of the whole demand, and requests per second (None: all are served)."""
+    """The cost of a plan: seconds and joules of the whole demand, and requests per second (None: all are served)."""
 
     latency_s: float
     energy_j: float
@@ -111,10 +111,10 @@ class Apex:
                 raise UserError(
                     f"unit {unit.name}: its {self.objective} is unsaid; apex needs one above 0 of each unit"
                 )
-        asked = served(demand, units)
+        loaded = served(demand, units)
         able = [
             index for index, unit in enumerate(units)
-            if all(unit.rates[bucket] >= demand.buckets[bucket].rate for bucket in asked)
+            if all(unit.rates[bucket] >= demand.buckets[bucket].rate for bucket in loaded)
         ]  # fmt: skip
         if not able:
             raise CapacityError(f"none of {len(units)} plans carries {demand.rate:g} requests per second; add devices")
@@ -122,7 +122,7 @@ class Apex:
         counts = [int(index == best) for index in range(len(units))]
         if any(taken(counts, units).get(device, 0) > most for device, most in available.items()):
             raise CapacityError(short(counts, units, available, "apex's plan"))
-        shares = tuple(Share(bucket, best, demand.buckets[bucket].rate) for bucket in asked)
+        shares = tuple(Share(bucket, best, demand.buckets[bucket].rate) for bucket in loaded)
         price = units[best].price
         return Placement(tuple(counts), shares, tuple(map(float, counts)), price, price)
 

@@ -1,7 +1,7 @@
 """DistServe: prefill and decode apart, each in the layout with the most goodput per device, as often as the rate needs.
 
 Zhong et al., OSDI 2024 (arXiv 2401.09670), section 4; code: LLMServe/DistServe, simdistserve/benchmarks. Goodput is the
-highest rate at which the asked part of requests is within the SLO, found by bisection of simulated rates.
+highest rate at which the required share of requests is within the SLO, found by bisection of simulated rates.
 
 affinity high (algorithm 1; KV passes between nodes as fast as within one): every layout of up to `nodes` ×
 `node_devices` devices is rated for each phase by itself; prefill takes the one with the most goodput per device, and so
@@ -90,7 +90,7 @@ class DistServe:
             raise ValueError(f"{self.nodes} nodes of {self.node_devices} devices hold nothing; give 1 or more of both")
 
     def candidates(self, fits: Callable[[Layout], bool]) -> tuple[Candidate, ...]:
-        """What to rate; `fits` tells whether an instance in a layout holds the model."""
+        """The candidates to rate; `fits` is whether an instance in a layout holds the model."""
         if self.affinity == "low":
             return tuple(self._pairs(fits))
         layouts = [

@@ -1,15 +1,15 @@
 """LLM-Mesh: small models share devices as far as all of them keep their SLO, on cheap devices (CPUs) where these do.
 
 "LLM-Mesh: Enabling Elastic Sharing for Serverless LLM Inference" (arXiv 2507.00507); no code was found, and its rules
-are as its abstract and a summary have them. Instances on a device take turns token by token: the next step is that of
+follow its abstract and a summary. Instances on a device take turns token by token: the next step is that of
 the one with the least headroom, which is the time until its next token is late. An instance is let in only where a dry
 run of all their steps leaves every headroom at 0 or more, and its memory grows and shrinks between watermarks. A model
 goes to a CPU if its SLO is met there, else to a GPU. Requests go to the fullest instance, so that small ones drain, and
 an instance that must grow displaces a smaller one.
 
 Here a bucket is a model with its requests, and `Unit.tenancies` say what it takes of a device. A dry run that ends
-well is one in which the parts of the time sum up to 1 at most: within each TPOT everybody has a step, and prompts have
-what is left. Models are placed by size, the largest first (so nobody is displaced), each on the cheapest kind of which
+well is one in which the parts of the time sum up to 1 at most: within each TPOT every model has a step, and prompts
+have the rest. Models are placed by size, the largest first (so none is displaced), each on the cheapest kind of which
 one device carries the whole of it: on the fullest device with room, else on a new one. What no single device carries
 takes whole ones of the kind that carries most, and its rest is placed as a model is.
 
@@ -17,7 +17,7 @@ Parameters: `headroom` (0, the paper's): part of the time that is left free. `wa
 that may be in use.
 
 Deviations. The paper decides for each request as it comes; here a demand is placed as a whole, and elasticity is to
-place each period anew, with no thought of where models were. Waiting for memory that others still give back takes no
+place each period from scratch, regardless of earlier places. Waiting for memory that others still give back takes no
 time. It is a heuristic: with two kinds or four models it may take more devices than are needed, but never more than
 one for each model.
 """
@@ -45,7 +45,7 @@ class Piece(NamedTuple):
 
 @dataclass(slots=True)
 class Host:
-    """One unit that is taken: what is used of it, and by whom."""
+    """A unit in use: the parts used, and the buckets that use them."""
 
     unit: int
     copy: int
@@ -55,7 +55,7 @@ class Host:
 
     @property
     def used(self) -> float:
-        """The part of what there is less of."""
+        """The used part of the scarcer resource."""
         return max(self.time, self.memory)
 
 
@@ -155,7 +155,7 @@ class LlmMesh:
         return False
 
     def _fits(self, host: Host, unit: Unit, piece: Piece) -> bool:
-        """Whether a dry run leaves nobody late, and memory stays below its watermark."""
+        """Whether a dry run meets every deadline, and memory stays below its watermark."""
         time, memory = uses(unit, piece.bucket, piece.rate)
         late = host.time + time > 1 - self.headroom + ROUNDING
         return bool(unit.tenancies) and not late and host.memory + memory <= self.watermark + ROUNDING

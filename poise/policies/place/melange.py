@@ -52,16 +52,16 @@ class Melange:
     def place(self, demand: Demand, units: Sequence[Unit], available: Mapping[str, int] = UNLIMITED) -> Placement:
         """The cheapest placement; CapacityError where a bucket fits nowhere, or what is available does not do."""
         check(demand, units, available)
-        asked = served(demand, units)
-        if not asked:
+        loaded = served(demand, units)
+        if not loaded:
             return Placement((0,) * len(units), (), (0.0,) * len(units), 0.0, 0.0)
         ways = [
             Way(bucket, unit, demand.buckets[bucket].rate / self.slice_factor / each.rates[bucket])
-            for bucket in asked
+            for bucket in loaded
             for unit, each in enumerate(units)
             if each.rates[bucket]
         ]
-        program = Program(ways, asked, units, available, self.slice_factor)
+        program = Program(ways, loaded, units, available, self.slice_factor)
         found = program.solve(self.gap)
         if found is None:
             free = replace(program, available=UNLIMITED).solve(self.gap) or [0] * (len(ways) + len(units))
@@ -89,7 +89,7 @@ class Program:
     """The integer program: unknowns are the slices of each way, then the count of each unit."""
 
     ways: Sequence[Way]
-    asked: Sequence[int]
+    loaded: Sequence[int]
     units: Sequence[Unit]
     available: Mapping[str, int]
     slices: int
@@ -108,7 +108,7 @@ class Program:
     def _run(self, *, whole: bool, gap: float) -> list[float] | None:
         import highspy
 
-        solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        solver = highspy.Highs()
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("mip_rel_gap", gap)
         solver.passModel(self._model(whole))
@@ -146,9 +146,9 @@ class Program:
         import numpy as np
 
         limits = list(self.available.items())
-        first_load, first_limit = len(self.asked), len(self.asked) + len(self.units)
+        first_load, first_limit = len(self.loaded), len(self.loaded) + len(self.units)
         rows = np.zeros((first_limit + len(limits), len(self.ways) + len(self.units)))
-        row_of = {bucket: row for row, bucket in enumerate(self.asked)}
+        row_of = {bucket: row for row, bucket in enumerate(self.loaded)}
         for column, way in enumerate(self.ways):
             rows[row_of[way.bucket], column] = 1.0
             rows[first_load + way.unit, column] = way.load
@@ -156,6 +156,6 @@ class Program:
             rows[first_load + index, len(self.ways) + index] = -1.0
             for row, (device, _) in enumerate(limits):
                 rows[first_limit + row, len(self.ways) + index] = unit.devices if unit.device == device else 0.0
-        low = [float(self.slices)] * len(self.asked) + [-np.inf] * (len(self.units) + len(limits))
-        high = [float(self.slices)] * len(self.asked) + [0.0] * len(self.units) + [float(most) for _, most in limits]
+        low = [float(self.slices)] * len(self.loaded) + [-np.inf] * (len(self.units) + len(limits))
+        high = [float(self.slices)] * len(self.loaded) + [0.0] * len(self.units) + [float(most) for _, most in limits]
         return rows, low, high

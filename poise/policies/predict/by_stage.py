@@ -1,7 +1,7 @@
-"""The mean output that the same step of a program had so far: what a workflow's profile would say.
+"""The mean output of the same step of a program so far, in place of a workflow's profile.
 
 HexGen-Text2SQL (arXiv 2505.05286) profiles the latency of each stage beforehand; here it is learnt. A stage (with its
-model) of which nothing has finished is foretold `first` tokens. No foretelling exceeds the client's own limit.
+model) without a finished request is predicted `first` tokens. No prediction exceeds the client's own limit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from poise.core.request import RequestView
 
 @dataclass(slots=True)
 class ByStage:
-    """Foretell the mean of the stage. first: tokens, before any of it has finished."""
+    """Predict the mean of the stage. first: tokens, before any of it has finished."""
 
     first: int = 256
     _sums: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -30,6 +30,6 @@ class ByStage:
         return min(guess, request.max_tokens or guess)
 
     def learn(self, request: RequestView, output_tokens: int) -> None:
-        """One more of its stage."""
+        """Add the output to its stage's mean."""
         count, total = self._sums.get((request.model, request.stage), (0, 0))
         self._sums[request.model, request.stage] = count + 1, total + output_tokens

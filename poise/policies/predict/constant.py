@@ -1,4 +1,4 @@
-"""The same number of output tokens for everybody: what a predictor must beat."""
+"""The same number of output tokens for all requests: the baseline of predictors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from poise.core.request import RequestView
 
 @dataclass(slots=True)
 class Constant:
-    """Foretell `tokens`, or the client's own limit where that is less."""
+    """Predict `tokens`, or the client's own limit where that is less."""
 
     tokens: int = 256
 

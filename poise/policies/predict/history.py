@@ -1,11 +1,11 @@
-"""The output that like requests had lately: a quantile over the last ones of the same tenant and model.
+"""A quantile of the recent outputs of the same tenant and model.
 
 A gateway can do this: it needs no content and no model of its own. A tenant of which fewer than `least` requests have
-finished is foretold what the model's requests of all tenants had, and before there are as many of these, `first`
+finished gets the quantile of the model's requests of all tenants, and before there are as many of these, `first`
 tokens.
 
 Parameters (ours): `quantile` 0.5, the median, which is right as often above as below; a higher one errs towards long.
-`window` 200 requests, `least` 5, `first` 256 tokens. No foretelling exceeds the client's own limit.
+`window` 200 requests, `least` 5, `first` 256 tokens. No prediction exceeds the client's own limit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from poise.core.chance import Chance
 from poise.core.request import RequestView
 
 _ALL = -2
-"""In place of a tenant: all of them."""
+"""The key of all tenants together."""
 
 
 class Lately:
@@ -48,9 +48,9 @@ class Lately:
 
 @dataclass(slots=True)
 class History:
-    """Foretell a quantile of the last outputs of the tenant with this model.
+    """Predict a quantile of the last outputs of the tenant with this model.
 
-    quantile: in [0, 1].  window: requests remembered.  least: how many a tenant needs of its own.  first: before any.
+    quantile: in [0, 1].  window: requests remembered.  least: how many of its own a tenant needs.  first: before any.
     """
 
     quantile: float = 0.5
@@ -64,7 +64,7 @@ class History:
             raise ValueError("quantile lies in [0, 1], least in [1, window], and first is 1 or more")
 
     def predict(self, request: RequestView, chance: Chance) -> int:
-        """Its tenant's quantile, or everybody's, or the first guess."""
+        """Its tenant's quantile, or that of all tenants, or the first guess."""
         guess = self.first
         for tenant in (request.tenant, _ALL):
             lately = self._lately.get((request.model, tenant))

@@ -1,4 +1,4 @@
-"""The true number of output tokens, which only a simulation knows: the most that foretelling could ever bring."""
+"""The true number of output tokens, for simulations only: an upper bound on the gain of any predictor."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from poise.core.request import RequestView
 
 @dataclass(slots=True)
 class Oracle:
-    """Foretell the truth; PolicyError where nobody reveals it, as in a gateway."""
+    """Predict the true length; PolicyError where it is not available, as in a gateway."""
 
     _truth: Callable[[int], int] | None = field(default=None, init=False, repr=False, compare=False)
 
     def reveal(self, truth: Callable[[int], int]) -> None:
-        """Output tokens by request id."""
+        """Receive the true output tokens by request id."""
         self._truth = truth
 
     def predict(self, request: RequestView, chance: Chance) -> int:
-        """What the request will have."""
+        """The request's true output tokens."""
         if self._truth is None:
-            raise PolicyError("oracle foretells what only a simulation knows; take history, or constant, here")
+            raise PolicyError("oracle needs lengths that only a simulation knows; take history, or constant, here")
         return self._truth(request.id)
 
     def learn(self, request: RequestView, output_tokens: int) -> None:

@@ -1,1 +1,1 @@
-"""Preemption: who gives way when the KV cache is full."""
+"""Preemption: which request is preempted when the KV cache is full."""

@@ -1,18 +1,18 @@
 """FastSwitch: priorities that change while requests run, and context switches that are cheap enough for it.
 
 Paper: "FastSwitch: Optimizing Context Switching Efficiency in Fairness-aware Large Language Model Serving" (arXiv
-2411.18424). Every so many steps all requests are given priorities anew; those of the highest run as far as KV blocks
-and sequences go, and the KV of the others goes to host memory. What the paper adds is how it goes there:
+2411.18424). Every few steps all requests get new priorities; those of the highest run as far as KV blocks
+and sequences go, and the KV of the others goes to host memory. The paper's contribution is how it is moved:
 
 - *block groups*: blocks are handed out in stretches of `run_blocks`, so that a swap is a few large copies, not one of
-  each block, layer, keys and values (`engine.swap_launch_us` is what each costs beside its bytes);
-- *beside*: requests come back while the others go on; an engine that has nobody else to run waits for them;
-- *keeps*: what came back stays in host memory too, so that only what is new goes out the next time.
+  each block, layer, keys and values (`engine.swap_launch_us` is the cost of each on top of its bytes);
+- *beside*: requests are copied back while the others run; an engine with no other request to run waits for them;
+- *keeps*: KV copied back stays in host memory too, so that only new KV goes out the next time.
 
 Without these three it is vLLM 0.3's swapping under the same priorities, which the paper compares with.
 
 Parameters: `frequency` of new priorities in a decode step (0.02 and 0.04 there; here one in every round(1/frequency)
-steps, and none at 0). `pattern`: `random` draws all anew; under `markov` a request keeps its own with the
+steps, and none at 0). `pattern`: `random` redraws all; under `markov` a request keeps its own with the
 probability `stay`. The paper names the patterns; that probability is ours, and so is the size of a group: there they
 grow and split like a buddy allocator's, here all have one size. KV is kept until a request ends, not over the turns of
 a conversation. Priorities are drawn by request and time, so they are the same whatever else happens.
@@ -61,7 +61,7 @@ class FastSwitch:
         if self.pattern not in get_args(Pattern):
             raise ValueError(f"pattern {self.pattern!r} is none; give {' or '.join(get_args(Pattern))}")
         if not 0 <= self.stay < 1:
-            raise ValueError(f"stay {self.stay}: nobody keeps a priority for ever; give 0 up to below 1")
+            raise ValueError(f"stay {self.stay} must be a probability below 1; give 0 up to below 1")
         if self.run_blocks < 1:
             raise ValueError(f"run_blocks {self.run_blocks}: a copy takes a block at least; give 1 or more")
         self.swapping = Swapping(self.run_blocks, self.beside, self.keeps)
@@ -73,7 +73,7 @@ class FastSwitch:
         return Victim(max(_running(lane), key=self.place).id, swap=True)
 
     def review(self, lane: LaneView) -> tuple[list[Victim], int]:
-        """Those who run and whose priority is not among the highest that fit; and the step of the next priorities."""
+        """Running requests whose priority is not among the highest that fit; and the step of the next priorities."""
         self._time = lane.decode_steps // self._every
         again = (self._time + 1) * self._every
         if not lane.waiting:
@@ -91,7 +91,7 @@ class FastSwitch:
         return self._draw("priority", request, time)
 
     def _best(self, lane: LaneView, running: list[SequenceView]) -> set[int]:
-        """Whom to run: in order of priority until one does not fit."""
+        """The requests to run: in order of priority until one does not fit."""
         left = lane.free_blocks + sum([_blocks(lane, sequence) for sequence in running])
         best: set[int] = set()
         for sequence in sorted([*running, *lane.queue()], key=self.place):

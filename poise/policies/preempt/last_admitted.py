@@ -1,7 +1,7 @@
-"""Preempt who was admitted last, as vLLM does: the request that has lost the least gives way.
+"""Preempt the request admitted last, as vLLM does: it loses the least work.
 
 With `swap` its KV goes to host memory and comes back (vLLM v0's swapping); otherwise it is computed again, prompt and
-output so far together (vLLM v1 knows nothing else).
+output so far together (the only mode of vLLM v1).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Queue orders: who among the waiting requests of an engine is admitted next."""
+"""Queue orders: which waiting request of an engine is admitted next."""

@@ -2,13 +2,13 @@
 
 Paper: "HexGen-Text2SQL" (arXiv 2505.05286) and its code (Hexgen-Flow). A step's own deadline is the time that its query
 has left when it arrives, times t(step)/Σ t(steps that are left); its urgency t − (deadline − waited), the most urgent
-first. All waiting steps wait alike, so differences of urgency do not change with time, and the order is that of
+first. All waiting steps age equally, so differences of urgency do not change with time, and the order is that of
 
     arrived_at + deadline − t
 
 Parameters: `slo_s`, 52.95 s there, from the arrival of a query to its last answer. `seconds`: t by stage, and `left`: Σ
-t of a stage and all after it, by stage; without them every step may use all the time that its query has left. Queries
-that are late already go by how late they are.
+t of a stage and all after it, by stage; without them every step may use all the time that its query has left. Late
+queries are ordered by their lateness.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Programs first come, first served: a request goes by when the first request of its session arrived.
+"""Programs first come, first served: a request is ordered by the arrival of its session's first request.
 
-Continuum (arXiv 2511.02230) orders an engine's queue so, after who was preempted and whose KV is pinned; Autellix
-(arXiv 2502.13965) argues for programs over requests as well. A program that has begun is done before the next one
-takes memory, so that the KV of few programs is live at a time. Where nobody names sessions it is first come, first
+Continuum (arXiv 2511.02230) orders an engine's queue this way, after preempted requests and those with pinned KV;
+Autellix (arXiv 2502.13965) argues for programs over requests as well. A program that has begun is done before the next
+one takes memory, so that the KV of few programs is live at a time. Without sessions it is first come, first
 served. A program of many turns is served ahead of all that began later: a few long ones hold up short ones.
 """
 

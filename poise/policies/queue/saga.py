@@ -1,16 +1,17 @@
 """SAGA's agent fair share in an engine: the program that is furthest behind the pace of its deadline goes first.
 
-Paper: "SAGA" (arXiv 2605.00528), known here by notes on it and on a reproduction. A program i has demanded W_i work,
+Paper: "SAGA" (arXiv 2605.00528), known from notes on it and on a reproduction. A program i has demanded W_i work,
 was served S_i, and has a deadline; its urgency is the rate at which it must be served from now on,
 
     urgency_i = (W_i − S_i) / (deadline_i − t)
 
-and the most urgent is admitted first. Who keeps pace stays as urgent as at its begin, who falls behind becomes more so.
+and the most urgent is admitted first. A program that keeps pace keeps its initial urgency, one that falls behind
+becomes more urgent.
 
 Work is prompt and output tokens, cached ones too, of the program's requests in this engine, where its router keeps it.
-W is what programs demand in the mean (`demand`; the paper foretells it from its execution graph), and at least `least`
-of it counts as left, so that who exceeds it is not forgotten. Deadlines are `slo_s` after the program began (ours: 300
-s); whose deadline has passed goes before all others, the longest overdue first. A request without a session is a
+W is the mean demand of programs (`demand`; the paper predicts it from its execution graph), and at least `least`
+of it counts as left, so that a program that exceeds it is still served. Deadlines are `slo_s` after the program began
+(ours: 300 s); an overdue one goes before all others, the longest overdue first. A request without a session is a
 program by itself.
 """
 
@@ -24,7 +25,7 @@ from poise.core.request import RequestView
 from poise.core.units import ps
 
 PROGRAMS = 100_000
-"""Programs whose service is known at most; the one that began first is forgotten first."""
+"""The most programs tracked; the one that began first is dropped first."""
 
 
 @dataclass(slots=True)
@@ -42,7 +43,7 @@ class Saga:
             raise ValueError("demand and slo_s must be above 0, least above 0 and at most 1")
 
     def queue(self, request: RequestView) -> int:
-        """All of a program alike, so that arrival decides."""
+        """Equal keys within a program, so that arrival decides."""
         return 0
 
     def flow(self, request: RequestView) -> int:
@@ -58,7 +59,7 @@ class Saga:
         return True, -max(self.demand - served, self.least * self.demand) / left
 
     def joined(self, request: RequestView, waiting: Sequence[Hashable]) -> None:
-        """Know its deadline."""
+        """Record its deadline."""
         flow = self.flow(request)
         self._served.setdefault(flow, 0)
         self._deadlines[flow] = request.begun_at + ps(self.slo_s)
@@ -66,7 +67,7 @@ class Saga:
             self._forget(waiting)
 
     def charge(self, request: RequestView, prompt_tokens: int, output_tokens: int) -> None:
-        """Count what it was served."""
+        """Count its service."""
         flow = self.flow(request)
         if flow in self._served:
             self._served[flow] += prompt_tokens + output_tokens

@@ -2,11 +2,12 @@
 
 Paper: Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024 (arXiv 2401.00588), algorithm 2, and its
 code (VTC-artifact). Each tenant has a counter: w_p for each token of a prompt when it is admitted, w_q for each output
-token when it is made, over the tenant's weight. A tenant that had nothing waiting is lifted to the least counter of
-those that have, or to that of the tenant admitted last where nobody has, so that idling saves up no claim.
+token when it is generated, over the tenant's weight. A tenant that had nothing waiting is lifted to the least counter
+of those that have, or to that of the tenant admitted last where none has, so that idling earns no credit.
 
-It differs in when counters are read: whenever who waits, runs or computes a prompt has changed, not between all steps;
-in between nobody can be admitted. A prompt computed again after preemption is not charged again. An engine charges what
+It differs in when counters are read: when the set of waiting, running or prefilling requests changes, not at all steps;
+in between no request can be admitted. A prompt computed again after preemption is not charged again. An engine charges
+what
 it computes: of a prefill/decode pair the one counts prompts, the other output, and each engine has counters of its own.
 
 Bound (after lemma 4.3 and theorem 4.4): with L the longest prompt, O the most output tokens and S the engine's
@@ -46,7 +47,7 @@ class VirtualTokenCounter:
         check_weights(self.weights)
 
     def queue(self, request: RequestView) -> int:
-        """All alike, so that arrival decides."""
+        """Equal keys, so that arrival decides."""
         return 0
 
     def flow(self, request: RequestView) -> int:

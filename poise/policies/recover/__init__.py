@@ -1,1 +1,1 @@
-"""What becomes of the requests of a replica that goes; one file for each policy."""
+"""Recovery of the requests of a replica that is lost or drained; one file for each policy."""

@@ -1,7 +1,8 @@
-"""Carry what runs to peers within the notice, KV cache and all, and compute only what did not make it.
+"""Migrate running requests with their KV cache to peers within the notice, and recompute only those left.
 
 A move is Llumnix's live migration (arXiv 2406.03243, section 4.2), which the paper uses for instances that terminate
-too. A request whose prompt is being computed cannot be moved until it has its first token, and is asked for again then.
+too. A request whose prompt is being computed cannot be moved until it has its first token, and the move is retried
+then.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from poise.policies.recover.recompute import check_patience
 
 @dataclass(frozen=True, slots=True)
 class Migrate:
-    """Move everybody to the peer with the least tokens for its KV blocks.
+    """Move each request to the peer with the least tokens for its KV blocks.
 
-    lead_s: seconds before the end at which to begin, so that who ends by then need not move; 0: as soon as it is told.
+    lead_s: seconds before the end at which to begin, so that requests that end by then need not move; 0: at once.
     patience_s: as `Recompute` has it.
     """
 

@@ -1,4 +1,4 @@
-"""Stay until the end, then compute elsewhere what is lost: the KV cache anew, the tokens that the client has not.
+"""Stay until the end, then recompute elsewhere: the KV cache, and the tokens that the client does not have.
 
 Engines of prefill/decode pairs compute again what a transfer failed to bring (vLLM's `kv_load_failure_policy`).
 """
@@ -20,7 +20,7 @@ def check_patience(patience_s: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Recompute:
-    """Nobody is moved within the notice. Prompt and output so far are one prompt at the replica that takes over.
+    """Move no request within the notice. Prompt and output so far are one prompt at the replica that takes over.
 
     patience_s: seconds after which KV on its way is given up, and computed where it should have arrived; 0: never.
     """
@@ -41,5 +41,5 @@ class Recompute:
         return True
 
     def recover(self, replica: int, gone_at: int, cluster: ClusterView) -> Sequence[Move | Wake]:
-        """Nobody."""
+        """No moves."""
         return ()

@@ -1,4 +1,4 @@
-"""Stay until the end, then start from the beginning: what engines behind a plain retry do."""
+"""Stay until the end, then restart from the beginning, as engines behind a plain retry do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from poise.core.view import ClusterView
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Nobody is moved within the notice; who is lost has its prompt computed and its output made again."""
+    """Move no request within the notice; recompute prompt and output of lost ones."""
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -20,9 +20,9 @@ class Restart:
 
     @property
     def resumes(self) -> bool:
-        """The client's tokens are thrown away."""
+        """False: the client's tokens are discarded."""
         return False
 
     def recover(self, replica: int, gone_at: int, cluster: ClusterView) -> Sequence[Move | Wake]:
-        """Nobody."""
+        """No moves."""
         return ()

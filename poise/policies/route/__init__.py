@@ -1,1 +1,1 @@
-"""Routers: which replica gets a request. One file each, named as the field names it."""
+"""Routers: which replica gets a request. One file each, named as in the literature."""

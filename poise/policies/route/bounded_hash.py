@@ -1,4 +1,4 @@
-"""Consistent hashing with bounded loads: prompts that begin alike share a replica, until it is full.
+"""Consistent hashing with bounded loads: prompts with equal beginnings share a replica, until it is full.
 
 Paper: Mirrokni, Thorup and Zadimoghaddam, SODA 2018 (arXiv 1608.01350). A key goes clockwise to the first able replica
 that has fewer than ⌈factor · (m + 1) / n⌉ requests in flight, where m are those of all n able replicas. So none ever
@@ -7,9 +7,10 @@ As a router of prompts: KubeAI's `PrefixHash` and SGLang's `prefix_hash`; HAProx
 
 Parameters: `factor` 1.25 (KubeAI, SGLang), `prefix_tokens` 256 (SGLang; KubeAI takes the first 100
 characters), `points` 150 (SGLang's ring). The key is the shortest run of whole trace extents that covers
-`prefix_tokens`; a prompt without identity is unlike all others, so its own id is its key. It differs from SGLang,
-which leaves a full replica for the least loaded of all; the walk here is the paper's. Where every prompt begins alike
-(Mooncake's conversations share their first 512 tokens) there is one key, so replicas fill in the order of the ring.
+`prefix_tokens`; a prompt without identity differs from all others, so its own id is its key. It differs from SGLang,
+which leaves a full replica for the least loaded of all; the walk here is the paper's. Where every prompt has the same
+beginning (Mooncake's conversations share their first 512 tokens) there is one key, so replicas fill in the order of the
+ring.
 """
 
 from __future__ import annotations

@@ -4,12 +4,13 @@ Code: SGLang's model gateway (`sgl-model-gateway/src/policies/cache_aware.rs`, 2
 requests in flight of the busiest replica exceed those of the least busy by more than `balance_abs_threshold` and
 `balance_rel_threshold` times; then the least busy takes the request. In balance, the prompt is matched against a tree
 of what was sent: above `cache_threshold` of its length it goes to the replica that matched, else to the least busy
-(the code; its older documentation says: to the smallest tree). Either way it enters the tree of whoever got it.
+(the code; its older documentation says: to the smallest tree). Either way it enters the tree of its replica.
 
-The tree is the router's own guess. It sees no cache, so it is not told of what engines evict, and its size has nothing
-to do with theirs: every `eviction_interval_s` the least recently sent leaves of each replica go until `max_tree_size`
-is kept. Parameters are the defaults of SGLang's launcher: 0.3, 64, 1.5, 60 s and 2²⁶ characters, which are 2²⁴ tokens
-here at four characters each (the Rust structure's own: 0.5, 32, 1.1, 30 s, 10,000).
+The tree is the router's own guess. It sees no cache, so it does not follow evictions of engines, and its size is
+unrelated
+to theirs: every `eviction_interval_s` the least recently sent leaves of each replica are evicted down to
+`max_tree_size`. Parameters are the defaults of SGLang's launcher: 0.3, 64, 1.5, 60 s and 2²⁶ characters, which are 2²⁴
+tokens here at four characters each (the Rust structure's own: 0.5, 32, 1.1, 30 s, 10,000).
 
 It differs in matching trace extents instead of characters; in taking the deepest match that an able replica has, where
 SGLang takes the first healthy worker if the one it found is not; and in drawing ties. Of several with the same prefix

@@ -1,9 +1,10 @@
 """DualMap: two candidates by two hashes of the prefix, affinity between them while the SLO holds, and rebalancing.
 
-Paper: DualMap, arXiv 2602.06502 (ICLR 2026). A prompt's prefix, as long as its hotness asks (`policies.kit.hotness`),
-goes to two replicas on one hash ring by two independent hashes; where they coincide the second is the neighbour. With
-equal cache hits the less loaded of the two is taken. Else the one with more to reuse, unless what waits there takes
-longer than the SLO: then the other. Where both are over, requests that wait on them are moved, each to its own other
+Paper: DualMap, arXiv 2602.06502 (ICLR 2026). A prompt's prefix, as long as its hotness requires
+(`policies.kit.hotness`), goes to two replicas on one hash ring by two independent hashes; where they coincide the
+second is the neighbour. With equal cache hits the less loaded of the two is taken. Else the one with more to reuse,
+unless what waits there takes longer than the SLO: then the other. Where both are over, requests that wait on them are
+moved, each to its own other
 candidate only: those with b = TTFT(here) - TTFT(there) > 0 that meet the SLO there, the greatest b first, until what is
 left fits the SLO, in one round. A replica that joins or leaves changes hands on the adjacent arcs alone.
 
@@ -12,7 +13,7 @@ its window was not found, so `window` is ours. `slo_gate`, `rebalancing` and `wi
 the gate `within` decides alone, with it only where both candidates are over the SLO. It differs from DualMap in these:
 the SLO counts from arrival, or is the request's own deadline; what no other prompt shares is hashed by chance; the
 addition to queueing time while decodes stall for memory is left out; the decode half of a pair goes to the fewest
-requests. Loads are believed as reported, but who waits where in a rebalance is what the control side itself sent.
+requests. Loads are as reported, but a rebalance takes the waiting requests from the control side's own dispatches.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from poise.policies.kit.hotness import Hotness
 from poise.policies.kit.loads import prefill_rates
 
 _DONE_WAITING = (FirstToken, Prefilled, Finished, Cancelled, Refused, MoveFailed)
-"""Events after which a request is not to be moved: a move that came to nothing met one whose prompt is under way."""
+"""Events after which a request must not be moved; `MoveFailed`, because then its prompt is under way."""
 
 
 class _Sent(NamedTuple):
@@ -56,7 +57,7 @@ class _Gain(NamedTuple):
 
 @dataclass(slots=True)
 class DualMap:
-    """Route within the pair of a prefix, and move who waits on an overloaded pair.
+    """Route within the pair of a prefix, and move waiting requests off an overloaded pair.
 
     ttft_s: SLO of requests that bring no deadline.  within: `min_ttft` or `least_loaded`.
     slo_gate: prefer the longer cache hit while the SLO holds.  rebalancing: move waiting requests.
@@ -89,7 +90,7 @@ class DualMap:
         return ("requests", "queued_tokens", "cached_tokens", "flights")
 
     def observe(self, event: Event) -> None:
-        """Forget who waits no more."""
+        """Forget requests that no longer wait."""
         if isinstance(event, _DONE_WAITING):
             self._sent.pop(event.request, None)
 
@@ -148,7 +149,7 @@ class DualMap:
     # Rebalancing -----------------------------------------------------------------------------------------------------
 
     def move(self, cluster: ClusterView) -> list[Move]:
-        """Move who waits on a pair that was found over on both sides, the more loaded side first."""
+        """Move waiting requests of a pair overloaded on both sides, the more loaded side first."""
         hot, self._hot = self._hot, {}
         if not hot:
             return []
@@ -158,7 +159,7 @@ class DualMap:
         return [move for source in order for move in self._relieve(source, hot[source], waits, cluster)]
 
     def _waiting(self, replica: int, cluster: ClusterView) -> list[tuple[RequestView, _Sent]]:
-        """Who was sent to `replica`, has no first token and is not moving, in order of dispatch."""
+        """Requests sent to `replica` without a first token that are not moving, in order of dispatch."""
         sent = self._sent
         return [
             (flight.request, sent[flight.request.id])
@@ -175,7 +176,7 @@ class DualMap:
                 break
             other = gain.sent.other
             if self._there(gain.request, gain.work, other, waits, cluster) >= gain.here_s:
-                continue  # who moved before it took the place
+                continue  # an earlier move took the place
             moves.append(Move(gain.id, source, other))
             self._sent[gain.id] = _Sent(gain.work, source)
             waits[source] -= gain.sent.work

@@ -1,4 +1,4 @@
-"""HexGen-Text2SQL's dispatch: a fast replica for the step at hand, weighed against the work that is there already.
+"""HexGen-Text2SQL's dispatch: a fast replica for the step at hand, weighed against the work already there.
 
 Paper: "HexGen-Text2SQL" (arXiv 2505.05286) and its code (Hexgen-Flow). A request goes to the replica e with the most of
 
@@ -8,9 +8,9 @@ t(e): seconds of this step on e.  W(e): seconds of the requests that were sent t
 it takes there. α 1 is the fastest replica whatever its queue, 0 the least work. The paper tunes α by replaying recent
 traffic for a grid of values, which `poise whatif` and `poise compare` do.
 
-Here t = prompt/prefill rate + foretold output/decode rate, both by the cost model instead of a profile of stages; the
-predictor `by_stage` foretells outputs. base is the replica on which the step is fastest, and W(base) the mean of W, so
-that an idle base is no division by 0. The code's discount of slow cards (half their work) is left out.
+Here t = prompt/prefill rate + predicted output/decode rate, both by the cost model instead of a profile of stages; the
+predictor `by_stage` predicts outputs. base is the replica on which the step is fastest, and W(base) the mean of W, so
+that an idle base does not divide by 0. The code's discount of slow cards (half their work) is left out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from poise.policies.kit.loads import prefill_rates
 class HexgenText2sql:
     """Speed for this step against work ahead. alpha: the weight of speed, in [0, 1].
 
-    output_tokens: of a request that nobody foretold.
+    output_tokens: of a request without a prediction.
     """
 
     reads_predictions: ClassVar[bool] = True

@@ -1,7 +1,7 @@
 """Least requests: the replica with the fewest requests in flight.
 
 Join-the-shortest-queue, the default of most gateways (AIBrix `least-request`, Ray Serve's and Envoy's least-request
-without sampling). A count knows nothing of lengths; see `least_tokens`.
+without sampling). A count ignores lengths; see `least_tokens`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Least tokens: the replica with the fewest tokens, waiting to be computed or held in its KV cache.
 
-Prompt tokens that wait say how long a first token takes, KV tokens held say how long a decode step takes (Dynamo's
+Waiting prompt tokens determine the time to a first token, held KV tokens that of a decode step (Dynamo's
 router adds the same two terms). Counts are believed, so their age matters: with stale reports and dispatches in flight
-not counted, everybody goes to the same replica.
+not counted, all requests go to the same replica.
 """
 
 from __future__ import annotations

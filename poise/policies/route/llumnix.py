@@ -4,7 +4,7 @@ Paper: Llumnix, OSDI 2024, arXiv 2406.03243, sections 4.3 and 4.4, and its code,
 replica's *freeness* is what it has left for each of its requests, in blocks:
 
     dispatch: F = (free blocks − demand of all that wait − headroom) / (running + waiting)
-    migration: F = (free blocks − demand of the first that waits − headroom) / (running + 1 if somebody waits)
+    migration: F = (free blocks − demand of the first that waits − headroom) / (running + 1 if any wait)
 
 A request goes to the replica with the highest F. After each report, replicas with F below `migrate_out` (and those that
 take no new requests: they drain) are paired with those above `migrate_in`, lowest with highest, as long as a move
@@ -16,8 +16,8 @@ leave it (the paper profiles it; 0 is Llumnix-base, without priorities). `high`:
 number are high. `migrate` off leaves the dispatch alone.
 
 It differs from Llumnix in what the control side sees: running requests' lengths are guessed from their prompt and from
-the time since their first token (`step_s` each), because no event tells of single tokens. Scaling is a matter of its
-own. The migration itself is the world's (live, in parts); how often it is decided is the period of reports.
+the time since their first token (`step_s` each), because no event reports single tokens. Scaling is a separate
+slot. The migration itself is the world's (live, in parts); how often it is decided is the period of reports.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Llumnix:
         return _NEEDS
 
     def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route:
-        """The freest replica, all that waits counted in; equals are drawn."""
+        """The freest replica, including all waiting requests; ties are drawn."""
         free, block = cluster.free_blocks, self.block_tokens
         if self.headroom:
             free = [blocks - self._headroom(replica, cluster) for replica, blocks in enumerate(free)]

@@ -3,12 +3,12 @@
 Paper: Mooncake, arXiv 2407.00079 (FAST 2025), section 4.1 and algorithm 1. A replica's TTFT is the prompt tokens that
 wait there, and those of this prompt that its prefix cache lacks, over its prefill rate. Where another replica holds
 more than `balancing` times the prefix, the missing part would be fetched from there: then the transfer counts instead
-of its computation. The least TTFT wins; a request that would miss its deadline even so is turned away (`reject`).
+of its computation. The least TTFT wins; a request that would still miss its deadline is rejected (`reject`).
 
 Parameters: `ttft_s` (30 s in the paper's evaluation, section 5.1); `balancing` (`kvcache_balancing_threshold`, set by
 hand in the paper, no value given). It differs from Mooncake in a prefill time that is linear in tokens instead of a
-fitted polynomial, and in what waits being counted in full: nobody reports how much of it the cache will save. Nobody
-is turned away unless asked for, which makes it the minimum-TTFT baseline of later papers, and then for its TTFT alone,
+fitted polynomial, and in counting waiting prompts in full: no report says how much of them the cache will save. No
+request is rejected by default, as in the minimum-TTFT baseline of later papers; with `reject`, only for its TTFT,
 not for a predicted TBT. No prefix is expected from elsewhere by default: engines fetch none unless they share a pool,
 and simulated ones never do. The paper leaves the choice of a decode replica open: here it is the one with the fewest
 requests.
@@ -30,9 +30,9 @@ from poise.policies.kit.loads import prefill_rates
 
 @dataclass(slots=True)
 class MinTtft:
-    """Send each request where its first token is predicted soonest; equals are drawn.
+    """Send each request where its first token is predicted soonest; ties are drawn.
 
-    reject: turn away what is predicted to miss its deadline.  ttft_s: deadline of requests that bring none.
+    reject: reject requests predicted to miss their deadline.  ttft_s: deadline of requests that bring none.
     balancing: how many times longer a prefix elsewhere must be to be fetched (at least 1); 0: none is.
     """
 

@@ -4,7 +4,7 @@ Code: AIBrix, gateway algorithm `pd` (2026), with its default policies `prefix_c
 the spread of requests exceeds `spread`, the fewest requests; else, among those within mean + `deviations` · σ,
 10 · (1 - match share) + requests / most requests. Decode: if the spread reaches `spread`, the fewest requests; else
 (requests / most requests + 1) / (free share of KV / greatest free share), where requests include those still prefilled
-elsewhere and the 1 stands for the throughput of an engine that reports none. The pair with the least sum of both
+elsewhere and the 1 replaces the throughput of an engine that reports none. The pair with the least sum of both
 scores, each over its maximum, is taken.
 
 Parameters: `spread` (16, both defaults) and `deviations` (1). AIBrix pairs within one group of replicas laid out
@@ -27,7 +27,7 @@ from poise.core.request import RequestView
 from poise.core.view import ClusterView
 
 _TOKENS = 1000
-"""Ways are compared by the time of so many tokens, whatever the prompt: so they are measured once."""
+"""Transfer paths are compared by the time of that many tokens, for any prompt: so they are measured once."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class PdPair:
     """Choose both halves at once: prefill by cache and load, decode by load and free KV blocks, and the way between.
 
     spread: difference in requests beyond which they alone decide.  deviations: how many standard deviations above the
-    mean a prefill replica may be.  transfer: weight of the way of the KV cache beside the two scores.
+    mean a prefill replica may be.  transfer: weight of the transfer path of the KV cache against the two scores.
     """
 
     without_prefixes: ClassVar[str] = "the fewest requests"
@@ -51,7 +51,7 @@ class PdPair:
         return ("requests", "free_blocks", "cached_tokens")
 
     def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route:
-        """The best pair; where nobody decodes for others, the best replica by the prefill score."""
+        """The best pair; without decode replicas, the best replica by the prefill score."""
         able = cluster.able(request)
         if cluster.stage == "decode":
             return Route(_best(self._decode(able, cluster), chance))

@@ -13,7 +13,7 @@ Costs are GPU time, counted in prompt tokens, to which time is proportional:
 Parameters: `window_s` 180 (paper: 3 minutes), `balance` 1.5 and `warmup` 50 requests per replica before it begins
 (code), `cache_tokens` 198,516 per replica, for M alone (code: its A6000s with Mistral 7B), `decode_cost` 200 prompt
 tokens per output token (code: 24 ms a decode step, 0.12 ms a prompt token); before any output was seen, 45 tokens are
-expected (code). `decode_ratio` is off: the paper explores first on replicas heavy with decoding, but tells no bound,
+expected (code). `decode_ratio` is off: the paper explores first on replicas heavy with decoding, but gives no bound,
 and its code does not.
 
 The paper counts the decoding of all requests within H into L, the code that of requests in flight; the code's is here.
@@ -155,7 +155,7 @@ class Preble:
             costs = [loads[replica] - cached[replica] for replica in able]
         place = chance.least(range(len(able)), costs)
         if self._fullest + prompt <= self.cache_tokens:
-            return able[place]  # nobody evicts: M is 0
+            return able[place]  # no eviction: M is 0
         bound = costs[place] + self._eviction(able[place], prompt - cached[able[place]])
         rivals = [other for other, cost in enumerate(costs) if cost <= bound]
         if len(rivals) > 1:
@@ -172,7 +172,7 @@ class Preble:
         return [replica for replica in able if (loads[replica] - prompts[replica]) * prompt > bound * prompts[replica]]
 
     def _eviction(self, replica: int, tokens: int) -> float:
-        """M: prompt tokens that must be computed again, by hit rate, when `tokens` more come to `replica`."""
+        """M: prompt tokens that must be computed again, by hit rate, when `replica` gets `tokens` more."""
         excess = self._sent[replica].tokens + tokens - self.cache_tokens
         cost = 0.0
         if excess > 0:

@@ -2,16 +2,16 @@
 
 Paper: arXiv 2604.15039. Requests with more than `threshold` tokens to compute go to prefill replicas of a remote
 cluster; the others, and all decoding, stay. The threshold is where both sides are equally busy: Θ_remote/p =
-Θ_local/(1 − p), with p the part of requests that goes away, Θ_remote = min(N/T(long), bandwidth/S(long)) and Θ_local =
-N/T(short); `poise/cost/cross_site.py` has it for a lognormal. As the paper's short loop does, it is sought again as the
+Θ_local/(1 − p), with p the share of requests sent away, Θ_remote = min(N/T(long), bandwidth/S(long)) and Θ_local =
+N/T(short); `poise/cost/cross_site.py` has it for a lognormal. As the paper's short loop does, it is fitted again as the
 lengths change: here in the lengths of the last `window` requests.
 
-Parameters: `threshold` (0: sought; the paper's case study comes to 19,400) and `window`, `every`, which the paper does
-not state. What is away is told by the way of the KV cache to who decodes: whoever needs longer for it than the nearest.
+Parameters: `threshold` (0: fitted; 19,400 in the paper's case study) and `window`, `every`, which the paper does
+not state. A prefill replica is remote if its KV takes longer to the decode replicas than that of the nearest one.
 It differs from the paper in judging a prompt by the best prefix at home alone (the rule where the link is scarce), in
 T(l) = l/rate, which leaves out what grows with the square of a prompt, in S(l) through each replica's own link, and in
 taking the replica of a side with the least work, which the paper leaves open. Pools keep their roles; `pd_serve` is a
-scaler that changes them. Where nobody is away, or nobody at home, there is one side and it is least work.
+scaler that changes them. Where all are remote, or all local, there is one side and it is least work.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from poise.core.view import ClusterView
 from poise.policies.kit.loads import prefill_rates
 
 _TOKENS = 1000
-"""Ways are measured by so many tokens, whatever the prompt."""
+"""Transfer paths are measured by that many tokens, for any prompt."""
 
 
 @dataclass(slots=True)
 class PrefillAsAService:
     """Send prompts with many tokens to compute to the prefill replicas that are far, the others to the near ones.
 
-    threshold: tokens above which a prompt goes away; 0: where both sides are equally busy with the last `window`
-    requests, sought again after `every` of them and for each of the first `every`.
+    threshold: tokens above which a prompt is sent away; 0: where both sides are equally busy with the last `window`
+    requests, fitted again after `every` of them and for each of the first `every`.
     """
 
     without_prefixes: ClassVar[str] = "the least queued work"
@@ -61,7 +61,7 @@ class PrefillAsAService:
         return ("requests", "queued_tokens", "cached_tokens")
 
     def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route:
-        """The least work on the side that the prompt's length asks for; the decode half to the fewest requests."""
+        """The least work on the side chosen by the prompt's length; the decode half to the fewest requests."""
         able = cluster.able(request)
         if cluster.stage == "decode":
             return Route(chance.least(able, cluster.requests))
@@ -77,7 +77,7 @@ class PrefillAsAService:
     def _sides(
         self, able: Sequence[int], partners: Sequence[int], cluster: ClusterView
     ) -> tuple[Sequence[int], dict[int, float]]:
-        """Who is near to those who decode, and the seconds of who is farther; all are near where nobody decodes so."""
+        """Prefill replicas near the decode replicas, and the seconds of farther ones; without any, all are near."""
         if not partners:
             return able, {}
         if self._measured != (able, partners):
@@ -89,7 +89,7 @@ class PrefillAsAService:
         return self._near, self._far
 
     def _limit(self, tokens: int, near: Sequence[int], far: dict[int, float], cluster: ClusterView) -> int:
-        """The threshold; counts a prompt with so many tokens to compute."""
+        """The threshold; counts a prompt with `tokens` tokens to compute."""
         if self.threshold:
             return self.threshold
         self._lengths.append(tokens)
@@ -101,7 +101,7 @@ class PrefillAsAService:
         return self._found
 
     def _balance(self, near: Sequence[int], far: dict[int, float], cluster: ClusterView) -> int:
-        """The least length from which on home is as long busy with what is no longer as the other site with the rest.
+        """The least length at which the local site, with prompts up to it, is as busy as the remote one with the rest.
 
         The other site takes as long as it computes, or as its links carry, whichever is longer.
         """

@@ -1,14 +1,14 @@
-"""P/D-Serve's on-demand forwarding: no queue at the engine; who finds no free batch slot waits at the gateway.
+"""P/D-Serve's on-demand forwarding: no queue at the engine; a request without a free batch slot waits at the gateway.
 
 Paper: P/D-Serve, arXiv 2408.08147. A prefill instance takes a request only into a free slot of its batch. The gateway
 fills the instance that it sent to last until that is full, to build the batch; else it takes, of those with a free
 slot, the one with the fewest open streams. While there is none the request is held, behind the others of its scenario
-alone, and is turned away as soon as its first token cannot be in time any more (early stop).
+alone, and is rejected as soon as its first token cannot be in time any more (early stop).
 
 Parameters: the paper's figures are normalised, so there are no published defaults. `slots` is b_p, the prompts that
 one instance prefills at once: 1 suits prompts of some thousand tokens, which fill a device by themselves. It differs
 from P/D-Serve in counting free slots from its own dispatches where the paper's gateway tries one instance after the
-other and is refused (with one gateway both know the same; of several each fills its own slots), in stopping once even
+other and is refused (with one gateway both are equal; of several each fills its own slots), in stopping once even
 an idle replica would be too late instead of at the deadline itself, and in that scenarios queue apart but share the
 replicas of their model: the paper gives each its own, as pools of one model each would. The decode half goes to the
 fewest requests.
@@ -45,7 +45,7 @@ class Pull:
 
     def __post_init__(self) -> None:
         if self.slots < 1:
-            raise ValueError(f"slots {self.slots} would hold everybody for ever; give 1 or more")
+            raise ValueError(f"slots {self.slots} would hold every request forever; give 1 or more")
         if self.scenario not in _SCENARIOS:
             raise ValueError(f"scenario {self.scenario!r} names no group; give one of {', '.join(_SCENARIOS)}")
 
@@ -100,7 +100,7 @@ class Pull:
         return due - ps(min([(prompt - cached[replica]) / rates[replica] for replica in able]))
 
     def _wake(self, group: Hashable, latest: int) -> int:
-        """The instant at which its last chance has passed, asked for once."""
+        """The time at which its last chance has passed, computed once."""
         if not latest or self._woken.get(group) == latest:
             return 0
         self._woken[group] = latest

@@ -21,7 +21,7 @@ class RoundRobin:
         self._last: dict[tuple[str, int], int] = {}
 
     def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route:
-        """The next able replica in order of id, whoever joined or left meanwhile."""
+        """The next able replica in order of id, whichever joined or left meanwhile."""
         able = cluster.able(request)
         key = cluster.stage, request.model
         last = self._last.get(key, -1)

@@ -1,13 +1,13 @@
 """SAGA's routing: a session stays at its home until that is full, and replicas that idle take sessions from full ones.
 
-Paper: "SAGA" (arXiv 2605.00528), known here by notes on it and on a reproduction. A request goes to the replica of its
+Paper: "SAGA" (arXiv 2605.00528), known from notes on it and on a reproduction. A request goes to the replica of its
 session's last one while the load there is below θ, else to the least loaded, which becomes its home. A replica that has
 idled for `idle_s` takes a session from the most loaded one, where that has at least `steal` times the mean load: the
 request of it that was sent last and has no first token moves (one that waits is queued anew), and its home with it.
 
 Load is the share of a replica's KV that its requests fill, or will when they are admitted (`tokens`); the mean is over
-those that may serve what the most loaded one serves. Before engines that do not tell their KV, no home is ever full.
-θ 0.8, `steal` 2.0 and `idle_s` 0.1 are the paper's; its epoch of 100 ms is the period of reports.
+those that may serve what the most loaded one serves. With engines that do not report their KV size, no home is ever
+full. θ 0.8, `steal` 2.0 and `idle_s` 0.1 are the paper's; its epoch of 100 ms is the period of reports.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from poise.core.units import ps
 from poise.core.view import ClusterView
 
 HOMES = 100_000
-"""Sessions whose homes are known at most; the one that was set first is forgotten first."""
+"""The most sessions with a home; the oldest is dropped first."""
 UNTOLD = 1 << 40
-"""KV tokens of a replica that does not tell them."""
+"""KV tokens of a replica that does not report them."""
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class Saga:
         return Route(home)
 
     def move(self, cluster: ClusterView) -> Sequence[Move]:
-        """What idle replicas take from the fullest."""
+        """Moves of sessions from the fullest replica to idle ones."""
         if not self.steal:
             return ()
         load = self._load(cluster)
@@ -83,7 +83,7 @@ class Saga:
         return [tokens / (blocks * block or UNTOLD) for tokens, blocks in zip(cluster.tokens, rooms, strict=True)]
 
     def _room(self, blocks: int) -> int:
-        """KV tokens that a replica of so many blocks can hold."""
+        """KV tokens that a replica of `blocks` blocks can hold."""
         return blocks * self.block_tokens or UNTOLD
 
     def _mean(self, cluster: ClusterView, load: Sequence[float], victim: int) -> float:

@@ -1,12 +1,12 @@
 """Session affinity: every request of a session goes to the same replica, where its KV is.
 
 Consistent hashing on a session header, as vLLM's production stack (`session`) and vLLM's router (`consistent_hash`) do
-it. AIBrix instead tells the client its pod in the header and draws another when that is gone.
+it. AIBrix instead returns the pod to the client in the header and draws another when that is gone.
 
 The key is the session; without one the tenant (vLLM's router goes on to user and tenant headers too); without both,
-where `prefix_tokens` is set, the head of the prompt; and who has none of these goes to the fewest requests in flight
-(production stack: to the lowest rate). A replica that is lost or drains gives up its own sessions alone, to their next
-able replicas clockwise; one that joins takes about 1/n of them, which then miss their KV once.
+where `prefix_tokens` is set, the head of the prompt; and a request with none of these goes to the fewest requests in
+flight (production stack: to the lowest rate). A replica that is lost or drains gives up only its own sessions, to their
+next able replicas clockwise; one that joins takes about 1/n of them, which then miss their KV once.
 
 Parameters: `prefix_tokens` 0 (off; vLLM's router hashes the whole body, which is unlike all others), `points` 150
 (SGLang's ring; vLLM's router 160), and `overload` 0 (off): from which multiple of the mean of requests in flight on a

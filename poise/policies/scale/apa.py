@@ -4,9 +4,9 @@ AIBrix (arXiv 2504.03648, "LLM-specific autoscaling"; code at e3e10f9, podautosc
 al., J. Phys.: Conf. Ser. 2451 (2023). With r = metric / target per replica and n replicas: up to min(⌈n·r⌉,
 ⌈rate_up·n⌉) where r > 1 + tolerance_up, down to max(⌈n·r⌉, ⌊n / rate_down⌋) where r < 1 − tolerance_down. The metric is
 a mean over a window. Defaults are the code's: tolerances 0.1, rates 2, window 180 s (metrics/client.go), 300 s in which
-a higher wish stands (ScaleDownCooldownWindow). Of the metric and target, which are the user's there, the default is the
-KV cache half used. n is there what the pool was told to have; the metric is of those that serve. A pool of none that is
-asked for gets one.
+a higher target holds (ScaleDownCooldownWindow). Of the metric and target, which are the user's there, the default is
+the KV cache half used. n is the pool's last target there; the metric is of those that serve. An empty pool with
+requests gets one.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from poise.policies.kit.pool_metrics import Lately, check_metric, count, needs, 
 
 @dataclass(slots=True)
 class Apa:
-    """Leave a metric alone within a band, else go towards the target by bounded steps.
+    """Change nothing while the metric is within a band, else approach the target by bounded steps.
 
     target: of the metric, per replica.  metric: requests, waiting, running, tokens, queued_tokens or kv (a share).
     tolerance_up, tolerance_down: shares of the target.  rate_up, rate_down: the most that a step multiplies or divides
-    by. window_s: that the metric is a mean over.  cooldown_s: for how long a higher wish stands.
+    by. window_s: that the metric is a mean over.  cooldown_s: for how long a higher target holds.
     """
 
     target: float = 0.5
@@ -56,7 +56,7 @@ class Apa:
         return needs(self.metric)
 
     def scale(self, cluster: FleetView, chance: Chance) -> Sequence[Scale]:
-        """A wish for each pool."""
+        """A target for each pool."""
         return [
             Scale(number, self._wish(cluster, number, pool), pool.warm) for number, pool in enumerate(cluster.pools)
         ]

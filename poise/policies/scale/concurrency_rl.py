@@ -7,7 +7,7 @@ fewer, as they are, or 20 more. Reward: throughput over its reference, divided b
 
 Departures, where the paper was not at hand (state, actions and reward are as recalled in its summaries): targets lie in
 [low, high] with 10 to 310 in steps of 20 as default; learning rate 0.5, discount 0.9 and ε 0.1 are ours; references are
-the first window's. The shares of CPU and memory in use are here those of replicas that have somebody waiting, and of KV
+the first window's. The shares of CPU and memory in use are here those of replicas with waiting requests, and of KV
 blocks. The latency is the mean time to a request's end. All pools have one target.
 """
 
@@ -77,14 +77,14 @@ class ConcurrencyRl:
         return int(self._kpa.target)
 
     def observe(self, event: Event) -> None:
-        """How long requests take, and how many end."""
+        """Record the latency and number of ended requests."""
         if type(event) is Arrived:
             self._arrived.setdefault(event.request.id, event.at)
         elif type(event) is Finished and event.request in self._arrived:
             self._done.append(event.at - self._arrived.pop(event.request))
 
     def scale(self, cluster: FleetView, chance: Chance) -> Sequence[Scale]:
-        """What `kpa` wants, with the target of this window."""
+        """The result of `kpa` with the target of this window."""
         if not self._due:
             self._due = cluster.now + ps(self.window_s)
         elif cluster.now >= self._due and self._done:

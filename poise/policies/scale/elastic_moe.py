@@ -1,16 +1,16 @@
 """ElasticMoE's scaling: one small step up as soon as the SLO slips, and one down when it holds with room.
 
 ElasticMoE (arXiv 2510.02613): a load estimator watches the SLO, and an instance grows or shrinks by one data-parallel
-rank at a time, while it serves. A rank costs few devices and is there in seconds, for its weights come from its
+rank at a time, while it serves. A rank costs few devices and is ready in seconds, because its weights come from its
 neighbours' memory and an engine for that size is initialised already: 2.43 s for DP3→DP4, 10.4 s without the copy from
 peers, 62.8 s without the initialised engine, on Ascend 910C.
 
-Here a replica stands for one rank: give the pool a small layout, and a `startup` with `weights_from: peer` and
+Here a replica models one rank: give the pool a small layout, and a `startup` with `weights_from: peer` and
 `prewarmed` slots. What is not modelled: experts that move between ranks, and the KV and requests that an instance
 shares over its ranks. The published estimator's thresholds were not at hand, so `below`, `above` and the windows are
 ours: up where less than `below` of the first tokens of the window were in time (those that have waited longer than that
 count as late already), down where at least `above` were and the replicas left would have no more than `fill` of the KV
-cache and nobody waiting.
+cache and no waiting request.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ElasticMoe:
         return ("waiting", "free_blocks")
 
     def observe(self, event: Event) -> None:
-        """First tokens come in time, or late."""
+        """Count first tokens in time and late."""
         if type(event) is Arrived:
             self._open.setdefault(event.request.id, event.at)
         elif type(event) is FirstToken and event.request in self._open:
@@ -83,7 +83,7 @@ class ElasticMoe:
         if pool.held and not has:
             return self.step
         if share < self.below:
-            return has + self.step if ready >= has else has  # the last step has not shown what it brings yet
+            return has + self.step if ready >= has else has  # the last step has no effect yet
         left = ready - self.step
         if share < self.above or ready > has or left < 1 or total(cluster, pool, "waiting"):
             return has

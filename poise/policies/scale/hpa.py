@@ -1,7 +1,7 @@
 """Kubernetes' Horizontal Pod Autoscaler (autoscaling/v2), on an average value per replica.
 
 "Algorithm details" of its documentation: desired = ⌈metric / target⌉, where the metric is a total and the target what
-one replica is to have of it; none within a tolerance of where the pool is. Going down, the highest wish of the
+one replica is to have of it; none within a tolerance of where the pool is. Going down, the highest target of the
 stabilisation window counts; going up, at most twice as many or `pods` more in one period. The defaults are those of
 kube-controller-manager and of the API's default behaviour: tolerance 0.1, a decision every 15 s, a window of 300 s down
 and none up, +100 % or 4 pods in 15 s. A pool of none is not scaled, as there. metric and target are the user's there;
@@ -25,7 +25,7 @@ class Hpa:
     """Keep a metric at `target` for each replica.
 
     metric: requests, waiting, running, tokens, queued_tokens or kv (a share).  tolerance: a share of the target.
-    stabilisation_s: for how long a higher wish stands.  percent, pods: what may be added in one period.
+    stabilisation_s: for how long a higher target holds.  percent, pods: what may be added in one period.
     """
 
     target: float = 16.0
@@ -50,7 +50,7 @@ class Hpa:
         return needs(self.metric)
 
     def scale(self, cluster: FleetView, chance: Chance) -> Sequence[Scale]:
-        """A wish for each pool that has a replica."""
+        """A target for each pool that has a replica."""
         return [
             Scale(number, self._wish(cluster, number, pool), pool.warm)
             for number, pool in enumerate(cluster.pools)

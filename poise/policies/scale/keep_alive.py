@@ -1,9 +1,9 @@
 """Serverless scaling: an instance as soon as it is needed, kept for a while once it is not.
 
-"Serverless Cold Starts and Where to Find Them" (arXiv 2410.06145, section 2): a pod serves so many requests at once,
-another one starts for the next, and one that was idle for the keep-alive time goes; 60 s there. Sized by the pool's
-requests in flight and held, which is the count that such pods would have if the load were packed. There a pod is idle
-by itself; here a pool has as many replicas as its requests needed at most within the keep-alive time.
+"Serverless Cold Starts and Where to Find Them" (arXiv 2410.06145, section 2): a pod serves a fixed number of requests
+at once, another one starts for the next, and one that was idle for the keep-alive time stops; 60 s there. Sized by the
+pool's requests in flight and held, which is the count that such pods would have if the load were packed. There a pod is
+idle by itself; here a pool has as many replicas as its requests needed at most within the keep-alive time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class KeepAlive:
         return ("requests",)
 
     def scale(self, cluster: FleetView, chance: Chance) -> Sequence[Scale]:
-        """A wish for each pool."""
+        """A target for each pool."""
         return [
             Scale(number, self._wish(cluster, number, pool), pool.warm) for number, pool in enumerate(cluster.pools)
         ]

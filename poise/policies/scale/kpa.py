@@ -2,11 +2,12 @@
 
 Knative serving, "Autoscaling" (autoscaler/scaling/autoscaler.go, config-autoscaler); AIBrix has it too
 (podautoscaler/algorithm/kpa.go). Over each window the mean of the pool's concurrency, divided by the target of a
-replica, gives a wish, at most `rate_up` times and at least 1/`rate_down` of those that serve. Where the panic window's
-asks for `panic` times those that serve, panic begins; it lasts until that was not so for a stable window, and meanwhile
-nothing shrinks. Defaults are Knative's: windows 60 s and a tenth of it, panic 2.0, rates 1000 and 2, a target of 100 of
-which 70 % are aimed at, a decision every 2 s. Engines of an LLM batch fewer; give them a target of their own.
-Concurrency is sampled at each decision there each second. A pool of none is begun with one as soon as somebody waits.
+replica, gives a target number, at most `rate_up` times and at least 1/`rate_down` of those that serve. Where the panic
+window's is `panic` times those that serve or more, panic begins; it lasts until that has not been so for a stable
+window, and meanwhile nothing shrinks. Defaults are Knative's: windows 60 s and a tenth of it, panic 2.0, rates 1000 and
+2, a target of 100 of which 70 % are aimed at, a decision every 2 s. Engines of an LLM batch fewer; give them a target
+of their own. Concurrency is sampled at each decision, there each second. An empty pool starts one replica as soon as a
+request waits.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from poise.policies.kit.pool_metrics import Lately, check_metric, count, needs, 
 
 
 class _Pool:
-    """What is remembered of a pool."""
+    """The state kept for a pool."""
 
     __slots__ = ("panic", "panic_most", "panic_until", "stable")
 
@@ -65,7 +66,7 @@ class Kpa:
         return needs(self.metric)
 
     def scale(self, cluster: FleetView, chance: Chance) -> Sequence[Scale]:
-        """A wish for each pool."""
+        """A target for each pool."""
         return [
             Scale(number, self._wish(cluster, number, pool), pool.warm) for number, pool in enumerate(cluster.pools)
         ]

@@ -1,8 +1,8 @@
-"""P/D-Serve's ratio control: prefill and decode replicas of a group change sides when one side is short.
+"""P/D-Serve's ratio control: convert prefill and decode replicas of a group when one side is the bottleneck.
 
 Paper: P/D-Serve, arXiv 2408.08147. Requests are grouped by scenario, and each group has prefill and decode instances
 of its own (here: pools of one model and the same `tenants`). A group is in balance where n_p·b_p/T_p = n_d·b_d/T_d,
-with n instances of a side, b requests in a batch and T their time in it. A mean end-to-end time that rises tells that
+with n instances of a side, b requests in a batch and T their time in it. A rising mean end-to-end time shows that
 it is not any more: prefill is short if the first token's part of it rises as well, decode if that part falls. A running
 instance then takes the other role: it drains, connects, loads the model compiled for it, and reports its health.
 
@@ -28,7 +28,7 @@ from poise.core.units import seconds
 from poise.core.view import FleetView
 
 _OPEN = 1 << 16
-"""Requests without an end that are remembered: those that are turned away never have one."""
+"""The most requests tracked without an end: rejected ones never have one."""
 
 
 def balanced(replicas: int, prefill_s: float, decode_s: float) -> int:
@@ -42,7 +42,7 @@ def balanced(replicas: int, prefill_s: float, decode_s: float) -> int:
 
 @dataclass(slots=True)
 class _Request:
-    """What is known of a request under way: instants in picoseconds, -1 for not yet."""
+    """A request under way: instants in picoseconds, -1 for not yet."""
 
     arrived_at: int
     first_token_at: int = -1
@@ -106,21 +106,21 @@ class PdServe:
                 self._ended.append((ended, event.at))
 
     def scale(self, cluster: FleetView, chance: Chance) -> Sequence[Convert]:
-        """Who changes sides, of each group."""
+        """The replicas that convert, for each group."""
         groups: dict[int, list[int]] = {}
         wanted: dict[int, int] = {}
         for pool in cluster.pools:
             groups.setdefault(pool.group, []).extend(pool.serving)
             wanted[pool.group] = wanted.get(pool.group, 0) + pool.wanted
         self._sort(groups)
-        told: list[Convert] = []
+        changes: list[Convert] = []
         for group, serving in groups.items():
-            if len(serving) < wanted[group]:  # somebody changes sides: what is measured now is not how it will be
+            if len(serving) < wanted[group]:  # a conversion is under way: measurements are transient
                 self._windows.pop(group, None)
                 self._best.pop(group, None)
             else:
-                told += self._judge(group, serving, cluster)
-        return told
+                changes += self._judge(group, serving, cluster)
+        return changes
 
     def _sort(self, groups: dict[int, list[int]]) -> None:
         """Count those that ended to their groups."""

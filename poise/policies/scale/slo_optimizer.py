@@ -8,7 +8,7 @@ are the code's (load_monitor/monitor.py), and so is the rate: the larger of the 
 
 Departures: several kinds of devices, among which that program chooses by price, are not weighed: each pool is sized for
 the requests that it could take by the same profile. Sizes are those of the profile, where the code clusters what it
-sees. The current rate is that of the last 10 s; with a forecast, the rate is what that foretells. Going down waits for
+sees. The current rate is that of the last 10 s; with a forecast, the rate is the predicted one. Going down has
 no cooldown there; here `cooldown_s` may be given.
 """
 
@@ -32,8 +32,8 @@ class SloOptimizer:
     """Size pools by a profile.
 
     profile: rows of prompt tokens, output tokens and the requests a second that a replica serves within the SLO.
-    window_s: of the mix and of the mean rate; recent_s: of the current one.  cooldown_s: for how long a higher wish
-    stands. ahead_s: how far a forecast looks; 0: for the longest start of a pool.
+    window_s: of the mix and of the mean rate; recent_s: of the current one.  cooldown_s: for how long a higher target
+    holds. ahead_s: how far a forecast looks; 0: for the longest start of a pool.
     """
 
     profile: list[list[float]]
@@ -42,7 +42,7 @@ class SloOptimizer:
     cooldown_s: float = 0.0
     ahead_s: float = 0.0
     period_s: float = 10.0
-    _came: deque[int] = field(default_factory=deque, init=False, repr=False, compare=False)
+    _arrivals: deque[int] = field(default_factory=deque, init=False, repr=False, compare=False)
     _open: dict[int, int] = field(default_factory=dict, init=False, repr=False, compare=False)
     _loads: Lately = field(default_factory=lambda: Lately(0), init=False, repr=False, compare=False)
     _wishes: dict[int, Lately] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -60,9 +60,9 @@ class SloOptimizer:
         return ()
 
     def observe(self, event: Event) -> None:
-        """Requests come, and those that finish tell the mix."""
+        """Count arrivals; finished requests give the mix."""
         if type(event) is Arrived and not event.attempt:
-            self._came.append(event.at)
+            self._arrivals.append(event.at)
             self._open[event.request.id] = event.request.prompt_tokens
         elif type(event) is Finished:
             prompt = self._open.pop(event.request, 0)
@@ -78,7 +78,7 @@ class SloOptimizer:
         return nearest[2]
 
     def scale(self, cluster: FleetView, chance: Chance) -> Sequence[Scale]:
-        """A wish for each pool, once some request has finished."""
+        """A target for each pool, once some request has finished."""
         now = cluster.now
         self._loads.trim(now)
         if not len(self._loads):
@@ -86,19 +86,19 @@ class SloOptimizer:
                 Scale(number, max(pool.wanted, bool(pool.held)), pool.warm) for number, pool in enumerate(cluster.pools)
             ]
         options = count(self._rate(now, cluster.rate) * self._loads.mean, 1)
-        told = []
+        changes = []
         for number, pool in enumerate(cluster.pools):
             wishes = self._wishes.setdefault(number, Lately(ps(self.cooldown_s)))
             wishes.add(now, max(options, bool(pool.held)))
-            told.append(Scale(number, int(max(wishes.most, options, bool(pool.held))), pool.warm))
-        return told
+            changes.append(Scale(number, int(max(wishes.most, options, bool(pool.held))), pool.warm))
+        return changes
 
-    def _rate(self, now: int, foretold: float) -> float:
+    def _rate(self, now: int, forecast: float) -> float:
         """Requests a second to be ready for."""
-        while self._came and self._came[0] <= now - ps(self.window_s):
-            self._came.popleft()
-        if foretold >= 0:
-            return foretold
-        recent = sum(at > now - ps(self.recent_s) for at in self._came)
+        while self._arrivals and self._arrivals[0] <= now - ps(self.window_s):
+            self._arrivals.popleft()
+        if forecast >= 0:
+            return forecast
+        recent = sum(at > now - ps(self.recent_s) for at in self._arrivals)
         passed = min(ps(self.window_s), now) or 1
-        return max(len(self._came) * SECOND / passed, recent / self.recent_s)
+        return max(len(self._arrivals) * SECOND / passed, recent / self.recent_s)

@@ -1,1 +1,1 @@
-"""Step costs from the lines that vLLM and SGLang log: lines, the windows between them, and the fit."""
+"""Step costs from the logs of vLLM and SGLang: lines, the windows between them, and the fit."""

@@ -1,4 +1,4 @@
-"""`poise calibrate ENGINE.log`."""
+"""The command `poise calibrate ENGINE.log`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from poise.report.wording import duration, write
 
 @dataclass(frozen=True, slots=True)
 class Of:
-    """Whose log it is, for provenance: names of the catalogue and devices that a model is split over."""
+    """The provenance of a log: catalogue names, and devices that a model is split over."""
 
     model: str | None = None
     device: str | None = None
     tensor: int | None = None
 
     def check(self) -> None:
-        """ScenarioError for a name that the catalogue does not know, UserError for a split over nothing."""
+        """ScenarioError for a name that the catalogue does not have, UserError for a split over no device."""
         if self.model is not None:
             model(self.model)
         if self.device is not None:
@@ -38,7 +38,7 @@ class Of:
             )
 
     def as_dict(self) -> dict[str, str | int]:
-        """What is known."""
+        """The known fields."""
         known = {"model": self.model, "device": self.device, "tensor": self.tensor}
         return {name: value for name, value in known.items() if value is not None}
 
@@ -52,7 +52,7 @@ def is_log(path: Path) -> bool:
 
 
 def fit_file(path: Path, of: Of, prior: Fitted | None) -> LogFit:
-    """Read a log and fit to it; TraceError for a log that tells too little."""
+    """Read a log and fit to it; TraceError for a log with too little data."""
     of.check()
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
@@ -65,7 +65,7 @@ def fit_file(path: Path, of: Of, prior: Fitted | None) -> LogFit:
 
 
 def show_log(found: LogFit, file: TextIO | None = None) -> None:
-    """The coefficients with their standard errors, how far held-out rows are off, and what was left out."""
+    """Print the coefficients with their standard errors, the held-out errors, and what was left out."""
     out = file or sys.stdout
     rows = [
         (MEANING[name], duration(value), sure(found, name, value)) for name, value in found.cost.coefficients.items()

@@ -1,4 +1,4 @@
-"""A step cost from the rows of a log, judged by the last of them."""
+"""Fits a step cost to the rows of a log, judged by its last rows."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from poise.recordings.fit import Fit, FitRows, regress, standard_errors
 from poise.recordings.runs import Floats
 
 LEAST = 30
-"""Rows without which nothing is fitted."""
+"""Least rows of a fit."""
 
 PROMPT, PAIR, KV = (COEFFICIENTS.index(name) for name in ("prompt_token_s", "pair_s", "kv_token_s"))
 
 
 @dataclass(frozen=True, slots=True)
 class LogFit:
-    """cost: the fitted recipe.  errors: the standard error of each coefficient, None where the log is too short to say.
-    kept: coefficients that the log does not tell, and why.  held_out: median and 90th percentile of relative errors of
-    the time of a step, over the last rows, which the fit did not see; with prompts and without.  rows: what it was
+    """cost: the fitted recipe.  errors: the standard error of each coefficient, None where the log is too short.
+    kept: coefficients that the log does not identify, and why.  held_out: median and 90th percentile of relative
+    errors of the time of a step, over the held-out last rows; with prompts and without.  rows: the numbers of those
     fitted to and judged by: `of` windows or iterations.  left: what was left out, by reason.
     """
 
@@ -52,9 +52,9 @@ class LogFit:
 
 
 def fit_log(log: Log, name: str, *, prior: Fitted | None = None) -> LogFit:
-    """Fit a step cost; what the log does not tell keeps its `prior` (default: no such effect).
+    """Fit a step cost; coefficients that the log does not identify keep their `prior` (default: no such effect).
 
-    name: of the file, for messages. TraceError for a log that tells too little.
+    name: of the file, for messages. TraceError for a log with too little data.
     """
     of, rows = ("iterations", log.iterations) if len(log.iterations) >= LEAST else ("windows", log.rows)
     kept_rows = _with_context(rows)
@@ -87,13 +87,13 @@ def fit_log(log: Log, name: str, *, prior: Fitted | None = None) -> LogFit:
 
 
 def _with_context(rows: list[Row]) -> list[Row]:
-    """The rows that say what decodes read, if they are enough; else all, and nothing is known of it."""
+    """The rows with the KV tokens of decodes, if they are enough; else all rows, without them."""
     whole = [row for row in rows if row.kv_tokens is not None]
     return whole if len(whole) >= LEAST else rows
 
 
 def _table(rows: list[Row]) -> FitRows:
-    """The regression's rows, a second apart: a log says the order of its lines better than when they were."""
+    """The regression's rows, a second apart: a log's order of lines is better known than their times."""
     told = all(row.kv_tokens is not None for row in rows)
     x = np.array(
         [
@@ -111,7 +111,7 @@ def _part(rows: FitRows, part: slice) -> FitRows:
 
 
 def _judged(rows: FitRows, fit: Fit) -> dict[str, dict[str, float]]:
-    """Relative errors of the time of steps that the fit did not see."""
+    """Relative errors of the step times of the held-out rows."""
     off: Floats = np.abs(rows.x @ fit.values / rows.y - 1)
     prompts: NDArray[np.bool_] = rows.x[:, PROMPT] > 0
     return {
@@ -121,7 +121,7 @@ def _judged(rows: FitRows, fit: Fit) -> dict[str, dict[str, float]]:
     }
 
 
-# What is said --------------------------------------------------------------------------------------------------------
+# Texts -----------------------------------------------------------------------------------------------------------
 
 
 def told(left: dict[str, int]) -> str:
@@ -147,15 +147,15 @@ def _too_few(log: Log, name: str, count: int) -> str:
 
 
 def _no_prompts(name: str, of: str, alike: bool) -> str:
-    said = "are in so few variants that" if alike else "are in none, so"
+    text = "are in so few variants that" if alike else "are in none, so"
     return (
-        f"{name}: prompts {said} the {of} do not tell what a prompt token takes; log while requests come, with the "
+        f"{name}: prompts {text} the {of} do not tell what a prompt token takes; log while requests come, with the "
         "prefix cache off, or give an earlier cost by --prior FILE"
     )
 
 
 def _why(rows: FitRows, log: Log, at: int, of: str, value: float) -> str:
-    """Why a coefficient is not told."""
+    """Why a coefficient is not identified."""
     kept = f"kept at {value:g} s"
     if rows.x[:, at].any():
         return f"the load hardly varies in it; {kept}"

@@ -1,8 +1,8 @@
-"""What one line of an engine's log says, whichever engine and generation of it wrote the line.
+"""Parses one line of an engine's log, of any known engine and version.
 
 The wordings are those of vLLM's `v1/metrics/loggers.py` (and `engine/metrics.py` before it), of its
 `--enable-logging-iteration-details`, and of SGLang's scheduler (`managers/scheduler_metrics_mixin.py` and what followed
-it). Fields are found by name, so that more of them, fewer, or others between them do no harm.
+it). Fields are found by name, so additional, missing or reordered fields do no harm.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A line that engines write every so often about the time since the last one.
+    """A periodic line with the engine's figures since the line before.
 
-    running: requests at the end of it.  generated: tokens/s.  prompts: prompt tokens/s, where the line says it.
+    running: requests at its end.  generated: tokens/s.  prompts: prompt tokens/s, where the line has it.
     tokens: KV tokens held at the end.  usage: the share of the cache that they are.  hits: of prompts in the prefix
     cache, a share.  preempted, speculative: whether requests were, whether draft tokens were accepted.
-    engines: whose figures are added up in it.
+    engines: whose figures are summed in it.
     """
 
     engine: str
@@ -35,7 +35,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """A batch of prompts: how many, the tokens computed and those cached, and requests that decode besides."""
+    """A batch of prompts: how many, the tokens computed and those cached, and requests that also decode."""
 
     engine: str
     requests: int
@@ -45,13 +45,13 @@ class Prompts:
 
     @property
     def pairs(self) -> float:
-        """Queries and keys that meet, the prompts of a batch taken alike."""
+        """Query-key pairs, the prompts of a batch taken as equal."""
         return self.tokens * (self.cached + (self.tokens + self.requests) / 2) / self.requests
 
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """One step: tokens of prompts, requests that decode, the tokens they got, and seconds."""
+    """One step: tokens of prompts, decoding requests, their tokens, and seconds."""
 
     engine: str
     prompt_tokens: int
@@ -62,7 +62,7 @@ class Iteration:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Anything else that counts: `capacity` (KV tokens), `interval` (decode steps of a window), `mixed`, `preempted`,
+    """Any other relevant line: `capacity` (KV tokens), `interval` (decode steps of a window), `mixed`, `preempted`,
     `speculative` (about the window before)."""
 
     name: str
@@ -70,7 +70,7 @@ class Said:
 
 
 class Unreadable:
-    """A line that begins like one of these and does not go on like it."""
+    """A line that begins like one of these and does not continue like it."""
 
 
 UNREADABLE = Unreadable()
@@ -99,11 +99,11 @@ _SAID = (
 )
 _BLOCKS = re.compile(r"# (?:GPU|cuda) blocks: (\d+)")
 BLOCK = 16
-"""Tokens of a block where a log tells blocks alone, vLLM's default while it did."""
+"""Tokens of a block where a log counts blocks alone, vLLM's default at the time."""
 
 
 def line_of(text: str) -> Line | None:
-    """The line read; None for one that says nothing here."""
+    """The parsed line; None for an irrelevant one."""
     text = _COLOUR.sub("", text).rstrip().rstrip(",") if "\x1b" in text else text.rstrip().rstrip(",")
     try:
         if len(_BEGINS.findall(text)) > 1:  # two that ran into one another
@@ -116,45 +116,49 @@ def line_of(text: str) -> Line | None:
             return _iteration(text, found.end())
     except (KeyError, ValueError):
         return UNREADABLE
-    return _said(text)
+    return _setting(text)
 
 
 def _vllm(text: str) -> Line:
     found = _VLLM.search(text)
     assert found is not None
-    told = _fields(text[found.end() :])
+    fields = _fields(text[found.end() :])
     return Window(
         str(int(found[1] or 0)),
-        int(_number(told["Running"], " reqs")),
-        _number(told["Avg generation throughput"], " tokens/s"),
-        _number(told["Avg prompt throughput"], " tokens/s"),
-        usage=_number(told["GPU KV cache usage"], "%") / 100 if "GPU KV cache usage" in told else None,
-        hits=_number(told["Prefix cache hit rate"], "%") / 100 if "Prefix cache hit rate" in told else 0.0,
-        preempted=any(not told.get(name, "0").startswith("0") for name in ("Preemptions", "Swapped")),
+        int(_number(fields["Running"], " reqs")),
+        _number(fields["Avg generation throughput"], " tokens/s"),
+        _number(fields["Avg prompt throughput"], " tokens/s"),
+        usage=_number(fields["GPU KV cache usage"], "%") / 100 if "GPU KV cache usage" in fields else None,
+        hits=_number(fields["Prefix cache hit rate"], "%") / 100 if "Prefix cache hit rate" in fields else 0.0,
+        preempted=any(not fields.get(name, "0").startswith("0") for name in ("Preemptions", "Swapped")),
         engines=int(found[2] or 1),
     )
 
 
 def _sglang(text: str, found: re.Match[str]) -> Line:
-    told = _fields(text[found.end() :])
+    fields = _fields(text[found.end() :])
     rank = _RANK.search(text)
     engine = rank[1].strip() if rank else ""
     if found[1] == "Prefill":
-        if not (requests := _whole(told["#new-seq"])):
+        if not (requests := _whole(fields["#new-seq"])):
             raise ValueError("a batch of nothing")
         return Prompts(
-            engine, requests, _whole(told["#new-token"]), _whole(told["#cached-token"]), _whole(told["#running-req"])
+            engine,
+            requests,
+            _whole(fields["#new-token"]),
+            _whole(fields["#cached-token"]),
+            _whole(fields["#running-req"]),
         )
-    tokens = told.get("#token", told.get("#full token"))
-    # Of several pools the share is not that of the tokens told.
-    usage = told.get("token usage")
+    tokens = fields.get("#token", fields.get("#full token"))
+    # Of several pools the share is not that of the tokens given.
+    usage = fields.get("token usage")
     return Window(
         engine,
-        _whole(told["#running-req"]),
-        _number(told["gen throughput (token/s)"]),
+        _whole(fields["#running-req"]),
+        _number(fields["gen throughput (token/s)"]),
         tokens=None if tokens is None else _whole(tokens),
         usage=None if usage is None else _number(usage),
-        speculative="accept len" in told and _number(told["accept len"]) != 1,
+        speculative="accept len" in fields and _number(fields["accept len"]) != 1,
     )
 
 
@@ -169,7 +173,7 @@ def _iteration(text: str, begin: int) -> Line | None:
     return Iteration(str(int(core[1] if core else 0)), counts[1], counts[2], counts[3], float(found[5]) / 1000)
 
 
-def _said(text: str) -> Said | None:
+def _setting(text: str) -> Said | None:
     for name, pattern in _SAID:
         if found := pattern.search(text):
             return Said(name, int((found[1] or "1").replace(",", "") or 1))

@@ -1,8 +1,8 @@
-"""From the lines of a log to rows of a regression: how long a step took, and what was in it.
+"""Turns the lines of a log into rows of a regression: the time of a step, and its content.
 
 Between two lines an engine took n steps and gave G tokens, one for each request that decodes in a step. With R of them
 at both ends n = G / R, so a step took R / (G per second). In it were R decodes, the mean of the KV tokens at both ends,
-and 1/n of the prompt tokens of the window. That holds where the engine was busy all along and R about the same, so
+and 1/n of the prompt tokens of the window. That holds where the engine was busy all the time and R about the same;
 other windows are left out, each for a reason that is counted.
 """
 
@@ -24,10 +24,10 @@ CHANGE = 0.1
 
 HITS = 0.05
 """The share of prompts found in the prefix cache up to which all count as computed. Some versions of vLLM count found
-tokens into the prompt throughput and some do not, so beyond it nobody knows how many were computed."""
+tokens into the prompt throughput and some do not, so beyond it the computed number is unknown."""
 
 ROUNDED = 0.0101
-"""By how much a share told in two digits may differ from the tokens told beside it."""
+"""The largest difference between a share given in two digits and the tokens in the same line."""
 
 REASONS = {
     "unreadable": "lines that are broken",
@@ -39,17 +39,17 @@ REASONS = {
     "unsteady": f"windows in which running requests changed by more than {CHANGE:.0%}",
     "preempted": "windows in which requests were preempted",
     "speculative": "windows of speculative decoding, of which lines do not say the steps",
-    "cached": f"windows with prompts of which more than {HITS:.0%} were cached, so that nobody knows what was computed",
+    "cached": f"windows with prompts of which more than {HITS:.0%} were cached, so that what was computed is unknown",
     "mixed": "windows of prompts and decodes in one batch (mixed chunks), of which lines do not say the steps",
     "aggregated": "windows of several engines added up (log each engine for itself)",
 }
-"""Why a line or a window has no part in the fit, as it is told."""
+"""Why a line or a window is left out, as printed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Seconds of a step, and what was in it: overheads, prompt tokens, their pairs, decodes, KV tokens (None if not
-    told)."""
+    """Seconds of a step, and its content: overheads, prompt tokens, their pairs, decodes, KV tokens (None if not
+    known)."""
 
     seconds: float
     steps: float
@@ -61,7 +61,7 @@ class Row:
 
 @dataclass(slots=True)
 class Log:
-    """What a log tells.  rows: of windows.  iterations: of single steps.  left: lines and windows left out, by reason.
+    """The data of a log.  rows: of windows.  iterations: of single steps.  left: lines and windows left out, by reason.
     capacity: KV tokens of an engine.  interval: decode steps of a window of SGLang's."""
 
     rows: list[Row] = field(default_factory=list)
@@ -83,7 +83,7 @@ def read_lines(lines: Iterable[str]) -> Log:
 
 
 class _Reading:
-    """What is known while the lines go by."""
+    """The state of the parser between lines."""
 
     def __init__(self) -> None:
         self.log = Log()
@@ -94,14 +94,14 @@ class _Reading:
         self._begin()
 
     def _begin(self) -> None:
-        """Nothing is known of what was before."""
+        """Drop the state of the lines before."""
         self.end()
         self.before: dict[str, Window] = {}
         self.prompts: dict[str, list[Prompts]] = {}
         self.preempted: set[str] = set()
 
     def take(self, text: str) -> None:
-        """One line."""
+        """Take one line."""
         self.log.lines += 1
         line = line_of(text)
         if line is None:
@@ -112,7 +112,7 @@ class _Reading:
         self._sorted(line)
 
     def _again(self, text: str) -> bool:
-        """Whether the window before it was told in the same words at the same time."""
+        """Whether it repeats the window before it, with the same text at the same time."""
         before, self.text = self.text, text
         return text == before and re.search(r"\d:\d\d", text) is not None
 
@@ -122,7 +122,7 @@ class _Reading:
                 self.log.left["unreadable"] += 1
                 self._begin()
             case Said():
-                self._said(line)
+                self._add(line)
             case Prompts():
                 self.prompts.setdefault(line.engine, []).append(line)
             case Iteration():
@@ -131,7 +131,7 @@ class _Reading:
                 self.log.engine = "sglang" if line.prompts is None else "vllm"
                 self._window(line)
 
-    def _said(self, said: Said) -> None:
+    def _add(self, said: Said) -> None:
         match said.name:
             case "capacity":
                 self.log.capacity = said.value
@@ -168,7 +168,7 @@ class _Reading:
         self.preempted.discard(window.engine)
 
     def _contradictory(self, window: Window) -> bool:
-        """Whether a line says what cannot be."""
+        """Whether a line has impossible figures."""
         capacity, usage = self.log.capacity, window.usage
         if usage is not None and usage > 1:
             return True
@@ -178,7 +178,7 @@ class _Reading:
         return window.tokens > capacity or apart
 
     def _reason(self, before: Window, window: Window, prompts: list[Prompts]) -> str | None:
-        """Why a window tells nothing, the plainest reason first."""
+        """Why a window is left out, the plainest reason first."""
         if window.engines > 1:
             return "aggregated"
         if window.speculative:
@@ -207,7 +207,7 @@ class _Reading:
         return Row(seconds, 1 + len(prompts) / steps, tokens, pairs, running, kv)
 
     def _held(self, window: Window) -> float | None:
-        """KV tokens at the end of a window; None where neither they nor the size of the cache are told."""
+        """KV tokens at the end of a window; None where neither they nor the size of the cache are known."""
         if window.tokens is not None:
             return window.tokens
         if window.usage is None or self.log.capacity is None:
@@ -234,7 +234,7 @@ class _Reading:
             self.log.iterations.append(Row(line.seconds, 1.0, line.prompt_tokens, 0.0, line.running, kv))
 
     def end(self) -> Log:
-        """What came of it, the last iterations without a window behind them."""
+        """The result, without the last iterations that no window follows."""
         for engine in list(self.steps):
             self._stepped(engine, (None, None))
         return self.log

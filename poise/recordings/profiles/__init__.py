@@ -1,1 +1,1 @@
-"""Operator profiles: read from any known layout, cleaned, and what costs are fitted to."""
+"""Operator profiles: reads any known layout, cleans the rows, and fits operator tables to them."""

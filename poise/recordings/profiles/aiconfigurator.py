@@ -95,8 +95,8 @@ def _nccl(table: pl.DataFrame, about: list[pl.Expr]) -> Rows:
 
 
 def _modules(table: pl.DataFrame, about: list[pl.Expr]) -> Rows:
-    """Whole latent attention: the format is that of projections; the kernel's name says the cache's and, where an
-    engine was told which to take, that. Engines take a prompt of one token for a decode: it is left out."""
+    """Whole latent attention: the format is that of projections; the kernel's name has the cache's and, where an
+    engine was set to one, that. Engines take a prompt of one token for a decode: it is left out."""
     stated = "gemm_type" if "gemm_type" in table.columns else "mla_dtype"
     narrow = pl.when(C("kv_cache_dtype") == "fp8").then(pl.lit(" kv8")).otherwise(pl.lit(""))
     computed = pl.when(C("mla_dtype") == "fp8").then(pl.lit(" fp8")).otherwise(pl.lit(""))

@@ -1,4 +1,4 @@
-"""Rows that no device could have taken so short: kernels whose profile times something else than its columns say."""
+"""Finds rows that are faster than the device allows: kernels whose profile times something else than it states."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from poise.recordings.profiles.fitting import Floats, columns
 from poise.recordings.profiles.rows import ABOUT, CONTRADICTORY, coordinates
 
 MOST = 0.5
-"""The part of a kernel's rows that may undercut the datasheet: some shapes stay in a cache, most do not."""
+"""The share of a kernel's rows that may undercut the datasheet: some shapes stay in a cache, most do not."""
 
 
 def known_device(name: str) -> Device | None:
@@ -25,7 +25,7 @@ def known_device(name: str) -> Device | None:
 
 
 def possible(kind: str, rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
-    """The rows of kernels that keep to the datasheet, and how many rows the others had.
+    """The rows of kernels that respect the datasheet, and how many rows the others had.
 
     A kernel that most often moves its bytes faster than memory could, or computes faster than the peak, was fed
     otherwise than stated: with one sequence's cache for a whole batch, for example. None of its rows can be trusted.

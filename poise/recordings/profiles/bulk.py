@@ -1,4 +1,4 @@
-"""A table asked for many shapes at once: the answers of `Curve.seconds` as one array."""
+"""`Curve.seconds` of a table for many shapes at once, as one array."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fit one table: the parameters of an operator's form, then what the form misses, on a grid of octaves.
+"""Fits one table: the parameters of an operator's form, then its residual, on a grid of octaves.
 
 Errors count by ratio: both fits minimise |log predicted − log measured|, robustly, so that a median is fitted.
 """
@@ -22,8 +22,8 @@ HIGHEST = Shape(1e-3, 1.0, 1.0, 1e5, 1e5, 1e5, 1e5)
 """Where the search for a form starts and what it stays within; parts of a peak are at most 1."""
 
 LAUNCHED = 2e-6
-"""Where every shape takes longer for each kernel by the datasheet alone, none tells the fixed time: the usual one is
-taken."""
+"""Where the datasheet alone makes every shape longer for each kernel, the fixed time is not identified: the usual
+one is used."""
 
 FORM_ROWS = 4_000
 """Rows that the form is fitted to at most, spread evenly over all."""

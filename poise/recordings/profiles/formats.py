@@ -1,4 +1,4 @@
-"""How profiles name formats, and what that is here."""
+"""Formats' names in profiles, and the formats here that they stand for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMES = {
 
 
 def form(column: str) -> pl.Expr:
-    """A format by its name here; an unknown one keeps its own."""
+    """The format here of a profile's name; an unknown one keeps its own."""
     return C(column).replace(NAMES).alias("format")
 
 

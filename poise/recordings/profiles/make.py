@@ -1,4 +1,4 @@
-"""Make tables from profiles: what to fit together, how far the fits are off, and the file that ships."""
+"""Makes tables from profiles: what to fit together, the errors of the fits, and the file that ships."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from poise.recordings.profiles.rows import ABOUT, GROUPS, coordinates
 C = pl.col
 
 LEAST_ROWS = 60
-"""Rows of one kernel without which it gets no table."""
+"""Least rows of a kernel for a table."""
 
 FIT_ROWS = 12_000
 CHECK_ROWS = 4_000
@@ -35,7 +35,7 @@ CHECK_ROWS = 4_000
 FOLDS = 5
 
 UNKNOWN = Error(1.0, 1.0)
-"""The error of what could not be checked: as good as nothing."""
+"""The error of what could not be checked: practically unknown."""
 
 SOURCES: dict[str, str] = {
     "gpu_op_profiles": "AIConfigurator performance database (ai-dynamo/aiconfigurator), Apache-2.0",
@@ -85,7 +85,7 @@ def parts(profiles: Profiles) -> Iterator[Part]:
 
 
 def make(profiles: Profiles, date: str, progress: Meter | None = None) -> Tables:
-    """Fit all tables, judge each by shapes that it did not see and by devices that it stands for."""
+    """Fit all tables, judge each by held-out shapes and by devices that it stands in for."""
     every = list(parts(profiles))
     made: list[Table] = []
     for at, part in enumerate(every):
@@ -130,7 +130,7 @@ def _error(errors: list[Floats]) -> Error:
 
 
 def _lent(part: Part, tables: Tables) -> Error:
-    """The error of a table for a device that it was not measured on: of its nearest relative that has the like."""
+    """The error of a table for a device that it was not measured on: of its nearest relative with such a table."""
     table, kind = part.table, part.table.operator
     others = replace_tables(tables, (t for t in tables.tables if t.device != part.device.name))
     probe = tuple(np.median(part.at, axis=0))
@@ -148,12 +148,12 @@ def replace_tables(tables: Tables, kept: Iterable[Table]) -> Tables:
 
 def save(tables: Tables, path: Path) -> None:
     """Write tables as JSON, one table a line."""
-    told: dict[str, Any] = {"kind": KIND, "schema": SCHEMA, **tables.about}
-    told["devices"] = [
+    fields: dict[str, Any] = {"kind": KIND, "schema": SCHEMA, **tables.about}
+    fields["devices"] = [
         {"name": each.name, "vendor": each.vendor, **{name: getattr(each, name) for name in FIGURES}}
         for each in tables.devices.values()
     ]
-    head = json.dumps(told, ensure_ascii=False, indent=1)
+    head = json.dumps(fields, ensure_ascii=False, indent=1)
     rows = ",\n".join(json.dumps(_row(table), ensure_ascii=False, separators=(",", ":")) for table in tables.tables)
     path.write_text(f'{head[:-2]},\n "tables": [\n{rows}\n]\n}}\n', encoding="utf-8")
 

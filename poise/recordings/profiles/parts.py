@@ -47,7 +47,7 @@ def kernel(layer: str, eager: bool) -> str:
 
 
 def widths(name: str) -> Widths | None:
-    """The widths of a model, None where nobody knows it."""
+    """The widths of a model, None for an unknown one."""
     try:
         found = find_model(name)
     except UserError:

@@ -19,10 +19,10 @@ LAYOUTS = {
     "vidur_profiles": vidur.read,
     "vllm_layer_profiles": layers.read,
 }
-"""Folders that are understood, and who reads them."""
+"""Known folders, and their readers."""
 
 IMPOSSIBLE = " faster than the device"
-"""How rows are called whose kernel undercuts the datasheet."""
+"""The name of rows whose kernel undercuts the datasheet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from poise.cost.operator import OPERATORS, TILE
 C = pl.col
 
 ABOUT = ("source", "device", "framework", "kernel", "format")
-"""What every row says beside its shape; all text."""
+"""The columns of every row besides its shape; all text."""
 
 _BY_BYTES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
 _BY_TOKENS = ("dispatch", "combine", "dispatch_normal", "combine_normal")
@@ -49,7 +49,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_BY_BYTES, ("bytes",)),
     **dict.fromkeys(_BY_TOKENS, ("hidden", "topk", "experts")),
 }
-"""What makes a family of shapes: cross-validation leaves whole families out."""
+"""The columns that make a family of shapes: cross-validation leaves whole families out."""
 
 CONTRADICTORY = 0.1
 """Repeats of one row that differ by more than this share of the least contradict one another."""
@@ -69,12 +69,12 @@ def _pairs() -> pl.Expr:
 
 
 def _seen() -> pl.Expr:
-    """Tokens that a decoding query sees."""
+    """Tokens that a decoding query attends to."""
     return pl.when(C("window") > 0).then(pl.min_horizontal("context", "window")).otherwise(C("context"))
 
 
 def _reached() -> pl.Expr:
-    """Ranks that hold any of a token's experts, in the mean: each is sent the token once."""
+    """Mean number of ranks that hold any of a token's experts: each gets the token once."""
     others = 1 - 1 / C("ranks")
     return C("ranks") * (1 - others ** C("topk"))
 
@@ -126,7 +126,7 @@ def coordinates(kind: str, rows: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Rows read, and those left out: no number, not above 0, repeated exactly or nearly, contradicting one another.
+    """Numbers of rows read, and of those left out: no number, not above 0, repeated exactly or nearly, contradictory.
 
     other: rows of operators that have no kind here, by name.
     """
@@ -151,8 +151,8 @@ class Counts:
 def clean(kind: str, rows: pl.DataFrame) -> tuple[pl.DataFrame, Counts]:
     """Rows that state one finite time for their shape.
 
-    Of repeats within `CONTRADICTORY` the first in order of time stays; where they differ by more, none does: nothing
-    says which of them is right.
+    Of repeats within `CONTRADICTORY` the first in order of time stays; where they differ by more, none does, because
+    it is unknown which of them is right.
     """
     shape = SHAPES[kind]
     good = rows.filter(

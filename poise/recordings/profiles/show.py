@@ -1,4 +1,4 @@
-"""What fitted tables are worth, in lines of text."""
+"""Prints the accuracy of fitted tables."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`poise compare`: policies × loads × seeds under the same arrivals, and what can be said of their differences."""
+"""`poise compare`: policies × loads × seeds under the same arrivals, and the significance of their differences."""

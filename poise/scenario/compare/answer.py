@@ -1,4 +1,4 @@
-"""Which policy to take, in one sentence: what the verdicts at all loads and the loads that are carried come to."""
+"""The recommendation of a comparison in one sentence, from the verdicts at all loads and the loads carried."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def answer(comparison: Comparison) -> str:
 
 
 def _good(name: str, verdict: Verdict) -> bool:
-    """Whether nothing is known to be better."""
+    """Whether no policy is known to be better."""
     return name in (verdict.best, *verdict.tied, *verdict.unknown)
 
 
@@ -44,7 +44,7 @@ def _wins(name: str, verdicts: dict[float, Verdict]) -> int:
 
 
 def _leaders(verdicts: dict[float, Verdict]) -> str:
-    """Who has the best value at which loads."""
+    """The best policy at each load."""
     led: dict[str, list[float]] = {}
     for load, each in verdicts.items():
         led.setdefault(each.best or "", []).append(load)
@@ -52,7 +52,7 @@ def _leaders(verdicts: dict[float, Verdict]) -> str:
 
 
 def _carried(comparison: Comparison) -> dict[str, float]:
-    """The highest load that each policy carries, 0 where it carries none that was tried; {} where that is not told."""
+    """The highest load that each policy carries, 0 where it carries none that was tried; {} where that is unknown."""
     from poise.scenario.compare.show import collapse_lines
 
     if not comparison.collapses or not collapse_lines(comparison):
@@ -68,8 +68,8 @@ def _loads(names: Sequence[str], carried: dict[str, float]) -> str:
             groups.setdefault(carried[name], []).append(name)
     if not any(groups):
         return " No load that was tried is carried." if groups else ""
-    said = [f"{f'load {significant(load)}' if load else 'none'} ({_and(some)})" for load, some in groups.items()]
-    return f" Highest load carried: {', '.join(said)}."
+    lines = [f"{f'load {significant(load)}' if load else 'none'} ({_and(some)})" for load, some in groups.items()]
+    return f" Highest load carried: {', '.join(lines)}."
 
 
 def _at(loads: Sequence[float]) -> str:

@@ -1,4 +1,4 @@
-"""One cell of a comparison: one simulation and what is kept of it, in this process or in another."""
+"""One cell of a comparison: one simulation and its stored results, in this process or in another."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What one simulation came to. figures: `Metrics` as plain data.  growth: of the backlog, per arrival.
+    """The results of one simulation. figures: `Metrics` as plain data.  growth: of the backlog, per arrival.
 
-    growth_half: of the interval of what this run may show of it by chance.
-    independent: how many independent requests it is worth (see `shares.independent`).
+    growth_half: half of the growth's interval, from chance in this run.
+    independent: its effective number of independent requests (see `shares.independent`).
     arrays: points of curves as [2, points], `latency/NAME` (distributions, see `latency_curves`) and
     `timeline/WHAT/replica N` (see `replica_curves`); `worst/NAME` (see `worst.worst`); `blame/SAMPLE` (see
     `blame.packed`); `blocks/…`, the run cut in time.
-    rows: a row for each request as a Parquet file, where asked for.
+    rows: a row for each request as a Parquet file, on request.
     """
 
     place: Place
@@ -76,23 +76,23 @@ class Cell:
 
     def curves(self, kind: str) -> dict[str, Any]:
         """`latency`: curves by name.  `timeline`: curves by what they show and by line."""
-        told: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for name, points in self.arrays.items():
             first, *parts = name.split("/", 2)
             if first == kind:
-                home = told if len(parts) == 1 else told.setdefault(parts[0], {})
+                home = fields if len(parts) == 1 else fields.setdefault(parts[0], {})
                 home[parts[-1]] = (points[0].tolist(), points[1].tolist())
-        return told
+        return fields
 
     def blame(self) -> dict[str, Means] | None:
-        """Where the time of requests went (see `blame.samples`); None where nobody asked."""
+        """Latency attribution (see `blame.samples`); None where it was not recorded."""
         from poise.report.blame import unpacked
 
         found = {name: each for name, each in self.arrays.items() if name.startswith("blame/")}
         return {name.removeprefix("blame/"): unpacked(each) for name, each in found.items()} or None
 
     def worst(self) -> dict[str, Rows]:
-        """The slowest requests by the latency that makes them so."""
+        """The slowest requests by latency."""
         from poise.report.worst import as_rows
 
         return {
@@ -101,7 +101,7 @@ class Cell:
 
 
 def simulated(task: Task, stopped: Callable[[], bool]) -> Cell | None:
-    """Simulate a cell; None when `stopped` says so meanwhile."""
+    """Simulate a cell; None when `stopped` asks for an end meanwhile."""
     run = run_of(task, stopped)
     if run is None:
         return None
@@ -114,7 +114,7 @@ def simulated(task: Task, stopped: Callable[[], bool]) -> Cell | None:
 
 
 def run_of(task: Task, stopped: Callable[[], bool]) -> Run | None:
-    """The simulation of a cell; None when `stopped` says so meanwhile."""
+    """The simulation of a cell; None when `stopped` asks for an end meanwhile."""
     setting, workload = task.setting, task.workload
 
     def progress(ended: int, total: int) -> None:
@@ -139,7 +139,7 @@ def run_of(task: Task, stopped: Callable[[], bool]) -> Run | None:
 
 
 def cell_of(task: Task, run: Run) -> Cell:
-    """What is kept of a run."""
+    """The stored results of a run."""
     setting, leading = task.setting, leaders(task.workload)
     stamps = task.workload.arrival[leading]
     known = stamps if setting.until_s is None else stamps[stamps <= ps(setting.until_s)]
@@ -162,7 +162,7 @@ def cell_of(task: Task, run: Run) -> Cell:
 
 
 def _curves(run: Run, task: Task) -> Arrays:
-    """What reports draw of a run."""
+    """The charts' data of a run."""
     from poise.report.blame import packed, samples
     from poise.report.curves import latency_curves, replica_curves
     from poise.report.faults import fault_curves

@@ -1,4 +1,4 @@
-"""The load at which a policy collapses, between which loads that lies for sure, and how far load 1 is from there."""
+"""The load at which a policy collapses, the loads that bracket it, and the distance of load 1 from it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from poise.report.wording import significant, write
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What a policy did at one load, over its seeds. why: what broke down there, empty where the load was carried.
+    """The result of a policy at one load, over its seeds. why: what broke down there, empty where the load was carried.
 
     growth: of the backlog.  sure: whether the intervals of what decided lie wholly on that side.
     """
@@ -47,7 +47,7 @@ class Collapse(Threshold[Probe]):
 
     @property
     def distance(self) -> tuple[float | None, float | None, float | None]:
-        """The share of the collapse load that load 1, the traffic itself, is; then that share at least and at most."""
+        """Load 1 as a share of the collapse load; then its lower and upper bound."""
         low, high = self.range
         return (1 / self.load if self.load else None), (1 / high if high else None), (1 / low if low else None)
 
@@ -76,9 +76,9 @@ class Collapse(Threshold[Probe]):
 
 
 def probe(load: float, met: Interval, growth: Interval, slo: Slo, target: float) -> Probe | None:
-    """Judge one load by its SLO attainment and the growth of its backlog; None where nothing can be told of it.
+    """Judge one load by its SLO attainment and the growth of its backlog; None where neither is known.
 
-    Where there is an SLO it decides, and the queue beside it only where it grows beyond chance. A growth
+    Where there is an SLO it decides, and the queue too only where it grows significantly. A growth
     without an interval is taken as it is.
     """
     broken: dict[str, bool] = {}

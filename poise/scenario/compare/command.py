@@ -1,21 +1,22 @@
-"""`poise compare` once its options are read: load, run, show, write."""
+"""The command `poise compare` after its options are parsed: load, run, show, write."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from poise.core.errors import UserError
 from poise.experiment.progress import Bars
-from poise.experiment.run import Shard, shard_of
+from poise.experiment.run import shard_of
 from poise.experiment.workers import workers_of
 from poise.scenario.build import Problem, build
 from poise.scenario.checks import decides_by
 from poise.scenario.combination import check_kept
 from poise.scenario.compare.folder import RESOLVED, opened
+from poise.scenario.compare.parts import part_done
 from poise.scenario.compare.run import run
 from poise.scenario.compare.study import SEEDS, Setting, Study
 from poise.scenario.idle import check_idle
@@ -24,37 +25,16 @@ from poise.scenario.read import parse_value
 from poise.scenario.resolve import provenance
 from poise.scenario.step.read import is_step
 from poise.scenario.tournament.read import is_tournament
-from poise.scenario.write import about, check_writable, put_json, write_json
+from poise.scenario.write import about, check_json, check_writable, put_json, write_json
 
 if TYPE_CHECKING:
     from poise.scenario.compare.comparison import Comparison
+    from poise.scenario.options import CompareOptions
     from poise.scenario.override import Override
 
 
-@dataclass(frozen=True, slots=True)
-class CompareOptions:
-    """The options of `poise compare`; `json` is a file or `-`."""
-
-    scenario: Path
-    sets: list[str]
-    policies: str | None
-    loads: str | None
-    seeds: str | None
-    by: str | None
-    find_collapse: bool
-    jobs: str | None
-    ray: str | None
-    skip_bad: bool
-    out: Path | None
-    resume: bool
-    requests: bool
-    json: str | None
-    quiet: bool
-    shard: str | None = None
-
-
 def compare_file(options: CompareOptions) -> bool:
-    """Compare what a scenario file lists, print and write what was asked for; returns whether it was interrupted."""
+    """Compare the policies of a scenario file, print and write the results; returns whether it was interrupted."""
     workers, shard = workers_of(options.jobs, options.ray), shard_of(options.shard)
     if shard is not None and options.out is None:
         raise UserError(f"--shard {options.shard}: needs a folder that keeps the part; give --out DIR")
@@ -93,21 +73,8 @@ def compare_file(options: CompareOptions) -> bool:
     return comparison.interrupted
 
 
-def part_done(options: CompareOptions, shard: Shard, cells: int, interrupted: bool) -> bool:
-    """Say that a part is done, in its folder and to the user; returns whether it was interrupted."""
-    from poise.scenario.compare.merge import finish_part
-
-    assert options.out is not None
-    if not interrupted:
-        finish_part(options, shard, options.out)
-    if not options.quiet:
-        said = "was interrupted; --resume goes on with it" if interrupted else "is done; `poise merge` joins all parts"
-        print(f"Part {shard.number}/{shard.parts} in {options.out}: {cells:,} simulations are there. It {said}.")
-    return interrupted
-
-
 def study_of(problem: Problem) -> Study:
-    """The study that a scenario asks for."""
+    """The study of a scenario."""
     section = problem.loaded.scenario.compare
     return Study(
         setting=Setting(
@@ -130,7 +97,7 @@ def study_of(problem: Problem) -> Study:
 
 
 def _seeded(problem: Problem) -> Problem:
-    """The problem with several seeds, where nobody said how many and they are worth something."""
+    """The problem with several seeds, where their number is not given and they change something."""
     said = "seeds" in problem.loaded.scenario.run.model_fields_set
     return problem if said or problem.traffic.from_trace else replace(problem, seeds=list(range(SEEDS)))
 
@@ -149,21 +116,24 @@ def _shorthands(options: CompareOptions) -> Iterator[Override]:
         yield ("compare", "by"), options.by, f"--by {options.by}"
     if options.skip_bad:
         yield ("workload", "skip_bad"), True, "--skip-bad"
+    if options.columns is not None:
+        from poise.workload.readers.named import parse_columns
+
+        yield ("workload", "columns"), parse_columns(options.columns), "--columns"
 
 
 def _check_places(options: CompareOptions) -> None:
-    """Find out what cannot be written before any work is done."""
+    """Check that the files can be written before any work is done."""
     for option, given in (("--resume", options.resume), ("--requests", options.requests)):
         if given and options.out is None:
             raise UserError(f"{option}: needs a folder that keeps the cells; give --out DIR")
-    if options.json is not None and options.json != "-":
-        check_writable(Path(options.json), "--json")
+    check_json(options.json)
     if options.out is not None:
         check_writable(options.out, "--out", folder=True)
 
 
 def _tell(options: CompareOptions, problem: Problem, comparison: Comparison) -> None:
-    """Print and write what was asked for."""
+    """Print and write the results."""
     if not options.quiet and options.json != "-":
         from poise.scenario.compare.show import show_all
         from poise.scenario.write import describe
@@ -183,5 +153,5 @@ def _write(problem: Problem, comparison: Comparison, folder: Path) -> None:
 
     write_json(comparison.as_dict(), folder / "result.json")
     if comparison.cells:
-        said = about(problem, comparison.provenance)
-        html_report(folder / "report.html", comparison.cases(), said, findings(comparison))
+        conclusions = about(problem, comparison.provenance)
+        html_report(folder / "report.html", comparison.cases(), conclusions, findings(comparison))

@@ -1,4 +1,4 @@
-"""What a comparison came to: figures with intervals for each policy and load, and who is better."""
+"""The results of a comparison: figures with intervals for each policy and load, and which policy is better."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Comparison(Compared[Study, Cell]):
-    """The cells of a study that are done, and the requests of each load.
+    """The finished cells of a study, and the requests of each load.
 
     offered: for each load the summary of its first seed's requests (`Workload.summary`) with their source.
     collapses: for each policy, up to which load it carries the traffic.  sought: whether that load was searched for.
@@ -49,7 +49,7 @@ class Comparison(Compared[Study, Cell]):
 
     @property
     def blind(self) -> dict[str, str]:
-        """The policies that match prefixes where the requests have none, and what they go by instead."""
+        """The policies that match prefixes where the requests have none, and what they use instead."""
         return blind(self.study.policies, next(iter(self.offered.values()), {}))
 
     def result(self, policy: str, load: float) -> dict[str, Any]:
@@ -58,12 +58,12 @@ class Comparison(Compared[Study, Cell]):
         if not cells:
             return {}
         if (policy, load) not in self._results:
-            self._results[policy, load] = self._told(policy, load, cells)
+            self._results[policy, load] = self._result(policy, load, cells)
         return self._results[policy, load]
 
     def growth(self, policy: str, load: float = 1.0) -> Interval:
-        """By which share of the arrivals the backlog grows (see `backlog_growth`); seeds give it an interval, and where
-        there is one recording, what a run may show by chance.
+        """The share of the arrivals by which the backlog grows (see `backlog_growth`); seeds give it an interval, or,
+        where there is one recording, the chance within its run.
         """
         cells = self.of(policy, load)
         growths = [cell.growth for cell in cells]
@@ -72,7 +72,7 @@ class Comparison(Compared[Study, Cell]):
         halves = [cell.growth_half for cell in cells if cell.growth_half is not None]
         return Interval(mean(growths), max(halves, default=None))
 
-    def _told(self, policy: str, load: float, cells: list[Cell]) -> dict[str, Any]:
+    def _result(self, policy: str, load: float, cells: list[Cell]) -> dict[str, Any]:
         result = told([cell.figures for cell in cells], [cell.refusals for cell in cells])
         result["backlog_growth"] = self.growth(policy, load).value
         result["per_seed"] = [
@@ -178,13 +178,13 @@ class Comparison(Compared[Study, Cell]):
         """The results as reports take them, with curves of the first seed; loads tried in search of a collapse too."""
         from poise.report.figures import Case
 
-        told = []
+        found = []
         for load in sorted({place.load for place in self.cells}):
             for name in self.policies(load):
                 result, rate, first = self.result(name, load), self.rate(load), self.of(name, load)[0]
                 if load not in self.study.loads:
-                    told.append(Case(name, result, load, rate, probe=True))
+                    found.append(Case(name, result, load, rate, probe=True))
                     continue
                 drawn = first.curves("latency"), first.curves("timeline"), first.worst(), first.blame()
-                told.append(Case(name, result, load, rate, *drawn))
-        return told
+                found.append(Case(name, result, load, rate, *drawn))
+        return found

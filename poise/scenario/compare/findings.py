@@ -1,4 +1,4 @@
-"""What the report of a comparison says beside its figures."""
+"""The conclusions in the report of a comparison."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def findings(comparison: Comparison, one: str = "") -> Findings:
-    """Verdicts and limits in words. one: what load 1 is, where it is not the workload's own."""
+    """Verdicts and limits in words. one: the meaning of load 1, where it is not the workload's own."""
     loads = [load for load in comparison.study.loads if comparison.policies(load)]
-    said = collapse_lines(comparison)
+    lines = collapse_lines(comparison)
     return Findings(
         [Judged(load, load_title(comparison, load), comparison.best(load)) for load in loads],
-        [_limit(name, each) for name, each in comparison.collapses.items()] if said else [],
-        [] if one else said,
+        [_limit(name, each) for name, each in comparison.collapses.items()] if lines else [],
+        [] if one else lines,
         interval_line(comparison),
         one or _own(comparison),
         partial_line(comparison),
@@ -28,7 +28,7 @@ def findings(comparison: Comparison, one: str = "") -> Findings:
 
 
 def _own(comparison: Comparison) -> str:
-    """What load 1 is."""
+    """The meaning of load 1."""
     whose = "the trace as it was recorded" if comparison.study.recorded else "the workload as it was given"
     rate = comparison.rate(1.0) if 1.0 in comparison.offered else None
     return whose if rate is None else f"{whose} ({significant(rate)} req/s)"

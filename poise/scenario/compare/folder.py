@@ -1,4 +1,4 @@
-"""Whether the cells in a folder may be used again: those of the same scenario, policies, code, data and Poise."""
+"""Whether the cells in a folder may be reused: those of the same scenario, policies, code, data and Poise."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def opened(folder: Path, problem: Problem, facts: dict[str, Any], *, resume: boo
 
 
 def basis(facts: dict[str, Any]) -> dict[str, Any]:
-    """What the figures of a cell depend on beside policy, load and seed, as JSON gives it back; of `provenance`."""
+    """The inputs of a cell's figures besides policy, load and seed, as JSON gives them back; of `provenance`."""
     scenario = facts["scenario"]
     kept = {name: value for name, value in scenario.items() if name not in _OWN}
     kept["run"] = {name: value for name, value in kept["run"].items() if name != "seeds"}
-    told = {"Poise": facts["poise"], **kept, "cost data": facts["cost"], "trace data": facts["workload"].get("sha256")}
-    plain: dict[str, Any] = json.loads(json.dumps(told))
+    data = {"Poise": facts["poise"], **kept, "cost data": facts["cost"], "trace data": facts["workload"].get("sha256")}
+    plain: dict[str, Any] = json.loads(json.dumps(data))
     return plain
 
 
 def _prints(problem: Problem, facts: dict[str, Any], common: dict[str, Any]) -> dict[str, str]:
-    """For each policy a digest of all that its cells depend on but load and seed."""
+    """For each policy a digest of the inputs of its cells except load and seed."""
     lists = [facts["scenario"]["policies"][slot] for slot in SCENARIO]
     chosen = product(*(each if isinstance(each, list) else [each] for each in lists))
     return {
@@ -63,7 +63,7 @@ def _prints(problem: Problem, facts: dict[str, Any], common: dict[str, Any]) -> 
 
 
 def foreign(policies: Policies) -> Iterator[str]:
-    """Digests of the files that define the policies which are not Poise's own."""
+    """Digests of the files that define policies from outside Poise."""
     filled = [getattr(policies, slot.name) for slot in fields(policies)]
     for policy in [part for each in filled for part in (each if isinstance(each, tuple) else (each,))]:
         kind = type(policy)
@@ -72,7 +72,7 @@ def foreign(policies: Policies) -> Iterator[str]:
 
 
 def _before(folder: Path) -> dict[str, Any]:
-    """What the cells in a folder depend on."""
+    """The inputs of the cells in a folder."""
     file = folder / RESOLVED
     told, _ = read_yaml(file, str(file))
     if not isinstance(told.get("provenance"), dict):

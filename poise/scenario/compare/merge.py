@@ -1,24 +1,14 @@
-"""`poise merge`: the parts of a comparison or a tournament, as if one process had run all of it."""
+"""`poise merge`: joins the parts of a comparison or a tournament, as if one process had run all of it."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from poise.experiment.parts import finish, join
-from poise.experiment.run import Shard
-from poise.scenario.compare.command import CompareOptions, compare_file
+from poise.experiment.parts import join
+from poise.scenario.compare.command import compare_file
+from poise.scenario.options import CompareOptions
 from poise.scenario.write import check_writable
-
-_OWN = ("jobs", "ray", "out", "resume", "json", "quiet", "shard")
-"""Options in which parts may differ."""
-
-
-def finish_part(options: CompareOptions, shard: Shard, out: Path) -> None:
-    """Say in the folder of a part that it is whole, and of what."""
-    asked = {name: value for name, value in asdict(options).items() if name not in _OWN}
-    finish(out, shard, {**asked, "scenario": str(options.scenario.resolve())})
 
 
 def merge_parts(
@@ -29,8 +19,8 @@ def merge_parts(
     Returns whether it was interrupted.
     """
     check_writable(out, "OUT", folder=True)
-    asked: dict[str, Any] = join(out, parts)
-    asked["scenario"] = Path(asked["scenario"])
+    options: dict[str, Any] = join(out, parts)
+    options["scenario"] = Path(options["scenario"])
     return compare_file(
-        CompareOptions(**asked, jobs=jobs, ray=ray, out=out, resume=True, json=json, quiet=quiet, shard=None)
+        CompareOptions(**options, jobs=jobs, ray=ray, out=out, resume=True, json=json, quiet=quiet, shard=None)
     )

@@ -1,4 +1,4 @@
-"""`ps.compare`: the comparison for Python."""
+"""`ps.compare`: the Python interface of comparisons."""
 
 from __future__ import annotations
 

@@ -27,13 +27,13 @@ def curve(comparison: Comparison, policy: str, figure: str) -> list[Point]:
     deciding(figure)
     if policy not in comparison.study.policies:
         known = ", ".join(comparison.study.policies)
-        raise UserError(f"{policy!r} is no policy of this comparison; give one of {known}")
+        raise UserError(f"{policy!r} is not a policy of this comparison; give one of {known}")
     loads = sorted({place.load for place in comparison.cells if place.policy == policy})
-    told = []
+    points = []
     for load in loads:
         found = comparison.interval(policy, figure, load)
-        told.append(Point(load, comparison.rate(load), found.value, found.low, found.high))
-    return told
+        points.append(Point(load, comparison.rate(load), found.value, found.low, found.high))
+    return points
 
 
 def rows(comparison: Comparison, *, each_seed: bool = False) -> list[dict[str, Any]]:
@@ -41,16 +41,16 @@ def rows(comparison: Comparison, *, each_seed: bool = False) -> list[dict[str, A
 
     FIGURE.half is half of a 95 % interval, None where there is none; rows of seeds have none.
     """
-    told = []
+    found = []
     for load in sorted({place.load for place in comparison.cells}):
         for policy in comparison.policies(load):
             head = {"load": load, "rate": comparison.rate(load), "policy": policy}
             result = comparison.result(policy, load)
             if each_seed:
-                told += [head | {"seed": seed["seed"]} | dict(_values(seed)) for seed in result["per_seed"]]
+                found += [head | {"seed": seed["seed"]} | dict(_values(seed)) for seed in result["per_seed"]]
             else:
-                told.append(head | dict(_values(result)) | dict(_halves(result)))
-    return told
+                found.append(head | dict(_values(result)) | dict(_halves(result)))
+    return found
 
 
 _FIGURES = (*KEY, *(figure for series in SERIES.values() for figure in series))

@@ -1,4 +1,4 @@
-"""Run a study: its cells in processes, found again where they were saved, and the search for the collapse."""
+"""Runs a study: its cells in processes, reusing stored ones, and the search for the collapse."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(
     """Simulate every cell that `store` does not hold; Ctrl-C ends it with the cells that are done.
 
     workers: where; the result does not depend on them.  shard: only that part of the cells.
-    requests: save a row for each request beside its cell.  draw: keep what reports draw.
+    requests: save a row for each request with its cell.  draw: keep the charts' data.
     find_collapse: then search for the load that each policy no longer carries.
     """
     _check(study, find_collapse)
@@ -51,7 +51,7 @@ def run(
 
 
 def _check(study: Study, find_collapse: bool) -> None:
-    """ScenarioError when at the highest load everything arrives within the warm-up, or no other load can be sought."""
+    """ScenarioError when at the highest load all requests arrive within the warm-up, or no other load is possible."""
     load = max(study.loads)
     if find_collapse:
         study.make(study.seeds[0], 2 * load)
@@ -128,7 +128,7 @@ class _Serving:
                 raise ScenarioError("workload: the arrivals have no end; give requests or duration_s, or `until`")
             workload = workload.endless(until_s)
         if seed == self._first and load not in self.comparison.offered:
-            self._told(load, workload)
+            self._note(load, workload)
         return workload
 
     @property
@@ -136,7 +136,7 @@ class _Serving:
         return self.study.seeds[0]
 
     def _offer(self, loads: set[float], still: set[float]) -> None:
-        """Say what the requests of `loads` are, but of those whose first seed is `still` to be made."""
+        """Note the requests of `loads`, except of those whose first seed is `still` to be made."""
         for load in loads - set(self.comparison.offered):
             found = self.store.said(load) if self.store is not None else None
             if found is not None:
@@ -144,16 +144,16 @@ class _Serving:
             elif load not in still:
                 self._made(load, self._first)
 
-    def _told(self, load: float, workload: Workload) -> None:
+    def _note(self, load: float, workload: Workload) -> None:
         block_tokens = self.study.setting.cluster.pools[0].engine.block_tokens
-        told: dict[str, Any] = {**workload.source, **workload.summary(block_tokens)}
-        self.comparison.offered[load] = told
+        fields: dict[str, Any] = {**workload.source, **workload.summary(block_tokens)}
+        self.comparison.offered[load] = fields
         if self.store is not None:
-            self.store.say(load, told)
+            self.store.say(load, fields)
 
 
 def _collapses(comparison: Comparison) -> dict[str, Collapse]:
-    """What every load that was tried under each policy says, where all of its seeds are done."""
+    """The results of every load that was tried under each policy, where all of its seeds are done."""
     study = comparison.study
 
     def judged(policy: str, load: float) -> Probe | None:

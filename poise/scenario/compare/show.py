@@ -1,4 +1,4 @@
-"""A comparison as tables: one for each load, then up to which load each policy carries the traffic."""
+"""Prints a comparison as tables: one for each load, then up to which load each policy carries the traffic."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def tables(comparison: Comparison, loads: Sequence[float] | None = None) -> str:
 
 
 def show_all(comparison: Comparison, file: TextIO | None = None, *, title: str = "") -> None:
-    """Print everything that is said of a comparison."""
+    """Print the whole comparison."""
     show_loads(comparison, file, title=title)
     show_collapse(comparison, file or sys.stdout)
 
@@ -49,8 +49,8 @@ def show_loads(comparison: Comparison, file: TextIO | None = None, *, title: str
     out.writelines(f"{line}\n" for line in lines if line)
     if partial := partial_line(comparison):
         out.write(f"Interrupted: {partial}.\n")
-    if said := answer(comparison):
-        out.write(f"{said}\n")
+    if sentence := answer(comparison):
+        out.write(f"{sentence}\n")
     out.write("\n")
     for load in study.loads:
         if comparison.policies(load):
@@ -59,7 +59,7 @@ def show_loads(comparison: Comparison, file: TextIO | None = None, *, title: str
 
 
 def partial_line(comparison: Comparison) -> str:
-    """What is done of a comparison that was stopped; empty for a whole one."""
+    """The progress of a comparison that was stopped; empty for a whole one."""
     if not comparison.interrupted:
         return ""
     done, planned = len(comparison.cells), len(comparison.study.places())
@@ -67,7 +67,7 @@ def partial_line(comparison: Comparison) -> str:
 
 
 def interval_line(comparison: Comparison) -> str:
-    """What ± means in the tables."""
+    """The meaning of ± in the tables."""
     half = f"± is half of a {write(CONFIDENCE, 'share')} interval"
     count = len(comparison.study.seeds)
     if comparison.study.by_seeds:
@@ -109,7 +109,7 @@ def show_collapse(comparison: Comparison, file: TextIO) -> None:
 
 
 def collapse_lines(comparison: Comparison) -> list[str]:
-    """How far the traffic is from each policy's collapse, what cannot be told, and when a load is carried.
+    """Each policy's distance from its collapse, missing results, and the criterion of a carried load.
 
     None for one load that all carry.
     """
@@ -124,11 +124,11 @@ def collapse_lines(comparison: Comparison) -> list[str]:
     if unclear:
         loads = ", ".join(map(significant, sorted(unclear)))
         lines.append(f"At load {loads} some runs are too short beside their requests to tell whether a queue grows.")
-    asked, chance = f"at least {write(comparison.study.target, 'share')} meet the SLO and ", " beyond chance"
+    criterion, chance = f"at least {write(comparison.study.target, 'share')} meet the SLO and ", " beyond chance"
     if comparison.study.setting.slo == Slo():
-        asked = chance = ""
+        criterion = chance = ""
     kept = write(GROWTH, "share")
-    lines.append(f"A load is carried when {asked}the queue keeps no more than {kept} of what arrives{chance}.")
+    lines.append(f"A load is carried when {criterion}the queue keeps no more than {kept} of what arrives{chance}.")
     return lines
 
 

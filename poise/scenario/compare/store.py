@@ -1,4 +1,4 @@
-"""The folder of a comparison (see `poise.experiment.store`), and its cells as it keeps them.
+"""The folder of a comparison (see `poise.experiment.store`), and the format of its cells.
 
 FOLDER/scenario.resolved.yaml     what was asked; read again by `poise compare`
 FOLDER/result.json, report.html   written when all is done, or when the user stops
@@ -23,7 +23,7 @@ class Store(store.Store):
 
     def save(self, cell: Cell) -> None:
         """Write a cell."""
-        told = {
+        fields = {
             **cell.place._asdict(),
             "backlog_growth": cell.growth,
             "backlog_growth_half": cell.growth_half,
@@ -33,10 +33,10 @@ class Store(store.Store):
             "independent": cell.independent,
             "figures": cell.figures,
         }
-        self.write(cell.place, told, cell.arrays, {} if cell.rows is None else {ROWS: cell.rows})
+        self.write(cell.place, fields, cell.arrays, {} if cell.rows is None else {ROWS: cell.rows})
 
     def find(self, place: Place, *, requests: bool = False) -> Cell | None:
-        """The cell, if it is there whole, and its rows too where `requests` are wanted; see `Store.read`."""
+        """The cell, if it is there whole, with its rows where `requests` are wanted; see `Store.read`."""
         kept = self.read(place, ROWS if requests else "")
         if kept is None:
             return None

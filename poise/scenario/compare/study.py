@@ -1,4 +1,4 @@
-"""What a comparison asks: which policies at which loads under which seeds, on what, and how to judge."""
+"""The question of a comparison: which policies at which loads under which seeds, on what, and how to judge."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from poise.workload import Workload
 
 SEEDS = 5
-"""Seeds of generated load where nobody says how many: with fewer, t makes intervals very wide."""
+"""Default number of seeds of generated load: with fewer, t makes intervals very wide."""
 
 
 class Place(NamedTuple):
@@ -28,7 +28,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What all cells have in common; `warmup_s`, `until_s`, `drain` and `told` as in `simulate`."""
+    """The common settings of all cells; `warmup_s`, `until_s`, `drain` and `told` as in `simulate`."""
 
     cluster: Cluster
     cost: Cost | None = None
@@ -42,7 +42,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """Policies by name × loads × seeds; every cell of one load and seed meets the same requests.
+    """Policies by name × loads × seeds; every cell of one load and seed has the same requests.
 
     make: the workload under a seed at a load.  recorded: its arrivals are those of one recording, so seeds are no
     independent traffic, and intervals come from blocks of time.  by: the figure that decides.

@@ -1,4 +1,4 @@
-"""How far chance may have moved the figures of some cells: over seeds where they differ by them, else over time."""
+"""Confidence intervals of the figures of some cells: over seeds where they differ by them, else over time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def single(cells: Cells, figure: Figure, by_seeds: bool, confidence: float) -> I
 
 
 def paired(base: Cells, other: Cells, figure: Figure, by_seeds: bool, confidence: float) -> Interval:
-    """How much more of a figure `other` has than `base`, which met the same requests."""
+    """How much more of a figure `other` has than `base`, with the same requests."""
     found = (intervals.paired if by_seeds else _by_block)(base, other, figure, confidence)
     return _sure([base, other], figure, found, by_seeds, confidence)
 
@@ -66,7 +66,7 @@ def _sure(sides: Sequence[Cells], figure: Figure, found: Interval, by_seeds: boo
 
 
 def _size(cells: Cells, figure: Figure, by_seeds: bool) -> float:
-    """How many independent requests a share rests on. Seeds that all saw both kinds say enough by how they differ."""
+    """The effective number of independent requests of a share. Seeds that all saw both kinds suffice by themselves."""
     if by_seeds and all(figure.value(cell.figures) not in (0, 1) for cell in cells):
         return sum(_count(cell, figure) for cell in cells)
     return sum(min(cell.independent, _count(cell, figure)) for cell in cells)
@@ -114,7 +114,7 @@ def blocks_of(cells: Cells) -> list[Blocks] | None:
 
 
 def spreads(cells: Cells, family: str) -> dict[Path, Spread | None]:
-    """How far time may have moved the figures of a family (see `Blocks.resample`)."""
+    """Resampled figures of a family over time (see `Blocks.resample`)."""
     blocks = blocks_of(cells)
     return settle(partial(_samples, cells, family), blocks[0].bins) if blocks is not None else {}
 
@@ -127,5 +127,5 @@ def _samples(cells: Cells, family: str, weights: Floats) -> dict[Path, Sample]:
 
 
 def _family(figure: Figure) -> str:
-    """What `Blocks.resample` calls the figures beside this one."""
+    """The family's name in `Blocks.resample`."""
     return figure.path[0] if any(figure in series for series in SERIES.values()) else ""

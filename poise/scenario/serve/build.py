@@ -55,11 +55,11 @@ from poise.scenario.serve.share import with_tenants
 from poise.scenario.slots import check_acts
 
 GATE = tuple(slot for slot in acting("gateway") if slot in CONTROL)
-"""Slots that a gateway's `Control` asks; what `cache` says is told to engines."""
+"""Slots of a gateway's `Control`; the answers of `cache` are sent to engines."""
 SPARE = 8
-"""Slots beside those of the engines named, where engines may come."""
+"""Spare slots, in addition to those of the engines named, where engines may join."""
 GRACE = 60 * SECOND
-"""Picoseconds that engines outlive the DNS name that told of them."""
+"""Picoseconds that engines outlive the DNS name that listed them."""
 MIB = 1 << 20
 
 
@@ -67,7 +67,7 @@ MIB = 1 << 20
 class Plan:
     """Everything that `poise serve` needs before it opens a socket.
 
-    asked: the file as it is written.  loaded: the same with what the key file says of tenants.
+    asked: the file as it is written.  loaded: the same with the tenants of the key file.
     """
 
     asked: GatewaySection
@@ -85,14 +85,14 @@ class Plan:
     cache: Cache | None
 
     def tenants_as(self, other: Plan) -> bool:
-        """Whether the same may ask as by another plan, with the same keys and limits."""
+        """Whether another plan has the same clients, with the same keys and limits."""
         return self.tenants is other.tenants is None or (self.tenants is not None and self.tenants.same(other.tenants))
 
 
 def plan(loaded: LoadedGateway, before: Plan | None = None) -> Plan:
-    """Build all that can be wrong before anything is opened; UserError for the first thing that is.
+    """Build and check everything before anything is opened; UserError for the first error.
 
-    before: what is in force, where a gateway serves already: its tenants keep their numbers.
+    before: the current plan, where a gateway serves already: its tenants keep their numbers.
     """
     gateway = loaded.gateway
     engines = [_engine(loaded, each, ("engines", at)) for at, each in enumerate(gateway.engines)]
@@ -140,16 +140,16 @@ def plan(loaded: LoadedGateway, before: Plan | None = None) -> Plan:
     )  # fmt: skip
 
 
-def _made(loaded: LoadedGateway, told: Mapping[str, Any]) -> dict[str, Any]:
-    """The policies that an exchange names, with the shadow of the file beside its router."""
-    made = make_named(told)
+def _made(loaded: LoadedGateway, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The policies that an exchange replaces, with the file's shadow on its router."""
+    made = make_named(fields)
     if "router" in made and loaded.gateway.shadow is not None:
         made["router"] = shadowed(made["router"], _shadow(loaded))
     return made
 
 
 def gateway_of(plan: Plan) -> Gateway:
-    """The gateway; to be called where its loop runs."""
+    """The gateway; call it where its loop runs."""
     section = plan.loaded.gateway
     gateway = Gateway(
         plan.control, plan.settings,
@@ -184,7 +184,7 @@ def traces_of(plan: Plan, gateway: Gateway) -> Traces | None:
 
 
 def record(plan: Plan, gateway: Gateway, now: int) -> None:
-    """Have the gateway recorded from now (picoseconds) on, if the file asks for it."""
+    """Have the gateway recorded from now (picoseconds) on, if the file says so."""
     section = plan.loaded.gateway.record
     if section is None:
         return
@@ -202,7 +202,7 @@ def record(plan: Plan, gateway: Gateway, now: int) -> None:
 
 
 def _header(plan: Plan, gateway: Gateway, began: dict[str, Any]) -> dict[str, Any]:
-    """What a recording says before its first event."""
+    """The header of a recording."""
     control, section = plan.control, plan.loaded.gateway
     engines = [
         {"name": "" if engine is None else engine.name, "url": "" if engine is None else _url(engine.at.place)}
@@ -242,42 +242,44 @@ def _pools(loaded: LoadedGateway, engines: Sequence[EngineAt], scaler: Any) -> l
     """The pools that a scaler decides on, each with the engines of its role that the file names."""
     sections, places = loaded.gateway.pools, loaded.places
     if scaler is None and loaded.gateway.policies.forecast is not None:
-        raise places.error(("policies", "forecast"), "nobody asks for it; name a scaler, or remove it")
+        raise places.error(("policies", "forecast"), "no scaler uses it; name a scaler, or remove it")
     if scaler is not None and not sections:
         raise places.error(("policies", "scaler"), "has no pool to decide on; give pools, as in [{max_replicas: 8}]")
     if getattr(scaler, "converts", ()):
-        said = f"{type(scaler).__name__} changes roles of running engines, which a gateway cannot; name one that scales"
-        raise places.error(("policies", "scaler"), said)
+        text = f"{type(scaler).__name__} changes roles of running engines, which a gateway cannot; name one that scales"
+        raise places.error(("policies", "scaler"), text)
     if sections and scaler is None:
-        raise places.error(("pools",), "nobody decides on them; name policies.scaler, or leave them out")
-    told = []
+        raise places.error(("pools",), "no scaler sizes them; name policies.scaler, or leave them out")
+    pools = []
     for at, each in enumerate(sections):
         if each.role in [other.role for other in sections[:at]]:
             raise places.error(("pools", at, "role"), f"{each.role} has a pool already; give each role one")
         if each.min_replicas > each.max_replicas:
-            said = f"{each.min_replicas} is above max_replicas {each.max_replicas}; lower it"
-            raise places.error(("pools", at, "min_replicas"), said)
+            text = f"{each.min_replicas} is above max_replicas {each.max_replicas}; lower it"
+            raise places.error(("pools", at, "min_replicas"), text)
         here = sum(engine.role == each.role for engine in engines)
         start = min(max(here, each.min_replicas), each.max_replicas)
-        told.append(PoolSpec(each.name or each.role, start, each.min_replicas, each.max_replicas, start_s=each.start_s))
-    return told
+        pools.append(
+            PoolSpec(each.name or each.role, start, each.min_replicas, each.max_replicas, start_s=each.start_s)
+        )
+    return pools
 
 
 def _cache(loaded: LoadedGateway) -> Cache | None:
-    """The policy that says what engines are told of KV; None where none of them is told."""
+    """The policy for KV hints; None where no engine takes hints."""
     gateway, places = loaded.gateway, loaded.places
     hinted = [at for at, each in enumerate(gateway.engines) if each.hints]
     if not hinted:
         if gateway.policies.cache is not None:
-            said = "acts in a gateway on engines that take hints, and there are none; give engines one with hints"
-            raise places.error(("policies", "cache"), f"{said}, as in {{url: URL, hints: dynamo}}, or leave it out")
+            text = "acts in a gateway on engines that take hints, and there are none; give engines one with hints"
+            raise places.error(("policies", "cache"), f"{text}, as in {{url: URL, hints: dynamo}}, or leave it out")
         return None
     if gateway.envoy is not None:
         cure = "a proxy sends requests on itself; leave out hints, or envoy"
         raise places.error(("engines", hinted[0], "hints"), cure)
     if gateway.policies.cache is None:
         raise places.error(
-            ("engines", hinted[0], "hints"), "nobody says how long; name policies.cache, as in fixed_ttl"
+            ("engines", hinted[0], "hints"), "no policy says how long; name policies.cache, as in fixed_ttl"
         )
     cache: Cache = _only(PolicyPage(gateway.policies, places, loaded.folder), "cache")
     try:
@@ -312,7 +314,7 @@ def _engine(loaded: LoadedGateway, section: EngineSection, path: DataPath) -> En
 
 
 def _rate(loaded: LoadedGateway, section: EngineSection, path: DataPath) -> float:
-    """Prompt tokens per second at a full token budget, by the roofline; 0 where nothing says what the engine is."""
+    """Prompt tokens per second at a full token budget, by the roofline; 0 for an unknown engine."""
     if section.model is None or section.device is None:
         return 0.0
     try:
@@ -324,7 +326,7 @@ def _rate(loaded: LoadedGateway, section: EngineSection, path: DataPath) -> floa
 
 
 def _secret(loaded: LoadedGateway, name: str | None, path: DataPath) -> str:
-    """The value of an environment variable, which must be there if it is named."""
+    """The value of an environment variable, which must be set if it is named."""
     if name is None:
         return ""
     value = os.environ.get(name)
@@ -370,8 +372,8 @@ def _exact(loaded: LoadedGateway) -> Exact | None:
 def _settings(loaded: LoadedGateway) -> Settings:
     limits = loaded.gateway.limits
     if limits.bodies_mb < limits.body_mb:
-        said = f"{limits.bodies_mb:g} leaves no room for one body of {limits.body_mb:g} MiB"
-        raise loaded.places.error(("limits", "bodies_mb"), f"{said}; give more, or less limits.body_mb")
+        text = f"{limits.bodies_mb:g} leaves no room for one body of {limits.body_mb:g} MiB"
+        raise loaded.places.error(("limits", "bodies_mb"), f"{text}; give more, or less limits.body_mb")
     return Settings(
         held_s=limits.held_s,
         held=limits.held,
@@ -394,14 +396,14 @@ def _tls(loaded: LoadedGateway) -> ssl.SSLContext | None:
     listen = loaded.gateway.listen
     if listen.tls_cert is None:
         if listen.tls_key is not None:
-            raise loaded.places.error(("listen", "tls_cert"), "is missing beside tls_key; give a PEM file")
+            raise loaded.places.error(("listen", "tls_cert"), "is missing although tls_key is given; give a PEM file")
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     cert = loaded.file(listen.tls_cert, ("listen", "tls_cert"))
     key = None if listen.tls_key is None else loaded.file(listen.tls_key, ("listen", "tls_key"))
     for file, name in ((cert, "tls_cert"), (key, "tls_key")):
         if file is not None and not file.is_file():
-            raise loaded.places.error(("listen", name), f"{str(file)!r} is no file; give a PEM file")
+            raise loaded.places.error(("listen", name), f"{str(file)!r} is not a file; give a PEM file")
     try:
         context.load_cert_chain(cert, key)
     except (ssl.SSLError, OSError) as error:

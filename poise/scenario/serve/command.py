@@ -1,13 +1,11 @@
-"""What `poise serve` and `poise engine` do once their options are read."""
+"""The commands `poise serve` and `poise engine` after their options are parsed."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib.util
 from collections.abc import Coroutine, Iterator
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from poise.core.errors import UserError
@@ -15,6 +13,7 @@ from poise.core.extras import install
 
 if TYPE_CHECKING:
     from poise.live.gateway.gateway import Gateway
+    from poise.scenario.options import DemoOptions, ServeOptions
     from poise.scenario.override import Override
     from poise.scenario.serve.build import Plan
 
@@ -24,23 +23,8 @@ EXTRA = ("uvloop", "httptools", "zmq", "prometheus_client", "xxhash", "tokenizer
 """Modules of the extra `live`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServeOptions:
-    """The options of `poise serve`."""
-
-    file: Path | None
-    sets: list[str]
-    engines: list[str]
-    router: str | None
-    shadow: str | None
-    host: str | None
-    port: str | None
-    admin_port: str | None
-    record: str | None
-
-
 def serve(options: ServeOptions) -> None:
-    """Serve until told to stop. Whoever has no answer by then is told so, which is a good end too: no error."""
+    """Serve until a signal. Requests that are cut off then get an error, which is a normal end: no exception."""
     need_live("poise serve")
     from poise.live.gateway.logs import start as start_log
     from poise.scenario.serve.build import plan
@@ -57,20 +41,8 @@ def serve(options: ServeOptions) -> None:
     in_loop(run(planned, partial(_say_ready, router), read))
 
 
-@dataclass(frozen=True, slots=True)
-class DemoOptions:
-    """The options of `poise demo-live`."""
-
-    out: Path
-    router: str
-    seconds: float
-    port: int
-    admin_port: int
-    browser: bool
-
-
 def show_live(options: DemoOptions) -> bool:
-    """Run the live demonstration and say what came of it; whether it was interrupted."""
+    """Run the live demonstration and print its result; returns whether it was interrupted."""
     need_live("poise demo-live")
     import webbrowser
 
@@ -90,7 +62,7 @@ def show_live(options: DemoOptions) -> bool:
 
 
 def emulate(given: dict[str, Any]) -> int:
-    """Run an emulated engine with these options of `poise engine` until told to stop; the exit code."""
+    """Run an emulated engine with these options of `poise engine` until a signal; returns the exit code."""
     need_live("poise engine")
     from poise.live.emulator.main import run
     from poise.live.emulator.options import Options

@@ -1,4 +1,4 @@
-"""`poise demo-live`: a gateway before four emulated engines, a minute of traffic, its page, and what was recorded."""
+"""`poise demo-live`: a gateway in front of four emulated engines, a minute of traffic, its page, and its recording."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ ENGINES = 4
 MODEL, DEVICE = "llama-3.1-8b", "H100"
 SECONDS = 60.0
 STARTED_S = 30.0
-"""Seconds that an engine's process has to come up."""
+"""Seconds in which an engine's process must start."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveDemo:
-    """What came of it. page: URL of the page.  recording: what was recorded."""
+    """The result of the demonstration. page: URL of the page.  recording: its path."""
 
     ended: Ended
     page: str
@@ -49,7 +49,7 @@ class LiveDemo:
 
 
 def traffic(seconds: float = SECONDS) -> Workload:
-    """Chats of a few turns behind one of six system prompts: what prefix routing is for."""
+    """Chats of a few turns after one of six system prompts: the use case of prefix routing."""
     starts = poisson(5.0, duration_s=seconds * 0.7, prompt_tokens=lognormal(300, 0.6), output_tokens=lognormal(80, 0.7))
     prompts = shared_prefixes(starts, groups=6, prefix_tokens=1200, seed=1)
     return sessions(prompts, turns=3, think_s=4.0, user_tokens=80, seed=1)
@@ -108,7 +108,7 @@ def _planned(urls: list[str], router: str, out: Path, port: int, admin_port: int
 
 
 async def _open(planned: Plan, gateway: Gateway, admin: Admin) -> tuple[int, str]:
-    """Listen, wait for the engines to join; the port and the page."""
+    """Listen, wait for the engines to join; returns the port and the page."""
     section = planned.loaded.gateway
     try:
         at = await gateway.start(section.listen.host, section.listen.port)
@@ -147,7 +147,7 @@ async def _engines() -> AsyncIterator[list[str]]:
 
 
 async def _url(process: asyncio.subprocess.Process) -> str:
-    """Where an engine says that it listens."""
+    """The port in an engine's first line."""
     assert process.stderr is not None
     line = (await process.stderr.readline()).decode()
     found = next((word.rstrip(";,") for word in line.split() if word.startswith("http://")), "")
@@ -164,7 +164,7 @@ def _hits(gateway: Gateway) -> float:
 
 
 def summary(demo: LiveDemo, router: str) -> str:
-    """What to say at the end."""
+    """The closing text."""
     ended = demo.ended
     whole = int((ended.how == ANSWERED).sum())
     sent = int((ended.sent_at >= 0).sum())

@@ -1,4 +1,4 @@
-"""The gateway file's section `envoy`: its endpoint picker, opened beside the gateway's own port."""
+"""The gateway file's section `envoy`: its endpoint picker, opened next to the gateway's own port."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 async def open_envoy(plan: Plan, gateway: Gateway) -> ExtProc | None:
-    """Listen for Envoy once the engines are known; None if the file asks for no such thing."""
+    """Listen for Envoy once the engines are known; None if the file has no such section."""
     section = plan.loaded.gateway.envoy
     if section is None:
         return None
-    from poise.live.integrations.ext_proc import ExtProc  # gRPC, which nobody else needs
+    from poise.live.integrations.ext_proc import ExtProc  # gRPC, which is needed only here
 
     front = ExtProc(gateway)
     await front.start(section.host, section.port, _tls(plan))
@@ -32,10 +32,10 @@ def _tls(plan: Plan) -> tuple[bytes, bytes] | None:
     found = []
     for name, text in (("tls_key", section.tls_key), ("tls_cert", section.tls_cert)):
         if text is None:
-            raise plan.loaded.places.error(("envoy", name), "is missing beside the other of the pair; give a PEM file")
+            raise plan.loaded.places.error(("envoy", name), "is missing, and the other one is given; give a PEM file")
         try:
             found.append(plan.loaded.file(text, ("envoy", name)).read_bytes())
         except OSError as error:
-            said = f"{text!r} cannot be read ({error.strerror}); give a PEM file"
-            raise plan.loaded.places.error(("envoy", name), said) from None
+            message = f"{text!r} cannot be read ({error.strerror}); give a PEM file"
+            raise plan.loaded.places.error(("envoy", name), message) from None
     return found[0], found[1]

@@ -1,4 +1,4 @@
-"""The policies that decide inside an engine, as its own configuration names them."""
+"""The policies that decide inside an engine, from its own configuration."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ INSIDE: Final = acting("inside")
 
 
 def policies(told: Any) -> tuple[Policies, Step | None]:
-    """The policies of an engine, those not named as vLLM has them, and what a step costs; UserError for no policies.
+    """The policies of an engine, vLLM's own by default, and its step cost; UserError for invalid policies.
 
     `cost` names a file of `poise calibrate`, by which a step costs what is returned; None without it.
     """
     if not isinstance(told, dict):
-        raise UserError(f"additional-config: poise: {told!r} is no mapping; give {{SLOT: NAME}}, as a scenario does")
+        raise UserError(f"additional-config: poise: {told!r} is not a mapping; give {{SLOT: NAME}}, as a scenario does")
     for slot in told:
         if slot not in (*INSIDE, COST):
             known = ", ".join((*INSIDE, COST))
-            raise UserError(f"additional-config: poise: {slot!r} is no policy of an engine; it may name {known}")
+            raise UserError(f"additional-config: poise: {slot!r} is not a policy of an engine; it may name {known}")
     found = Policies(**{slot: _built(slot, told[slot]) for slot in INSIDE if told.get(slot) is not None})
     return found, None if told.get(COST) is None else FittedEstimator(load_fitted(told[COST]), _NO_POOL).step
 
 
 _NO_POOL: Any = None
-"""Of its pool, a fitted cost asks for the layers of steps that compute some of them, and there are none here."""
+"""The pool of a fitted cost, which reads only the layers of partial steps, and there are none here."""
 
 
 def _built(slot: str, given: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A gateway file, with what the command line says beside it, read and checked."""
+"""Reads and checks a gateway file with the command line's overrides."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ KIND = Kind("a gateway file (docs/serve.md has some)", "at least its engines", "
 
 @dataclass(frozen=True, slots=True)
 class LoadedGateway:
-    """A checked gateway file. places: where its values stand.  folder: that of the file."""
+    """A checked gateway file. places: the lines of its values.  folder: that of the file."""
 
     gateway: Gateway
     places: Places
     folder: Path
 
     def file(self, text: str, path: DataPath) -> Path:
-        """The file that the value at `path` means: beside the gateway file, or where the command line stands."""
+        """The file named by the value at `path`: in the gateway file's folder, or where the command line stands."""
         return self.places.file(text, path, self.folder)
 
 

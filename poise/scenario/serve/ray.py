@@ -14,7 +14,7 @@ from poise.policies import Policies
 
 
 class PoiseRouter(ControlRouter):
-    """Decides by policies that `request_router_kwargs` name, each a name or `{name: {parameter: value}}`."""
+    """Decides by the policies in `request_router_kwargs`, each a name or `{name: {parameter: value}}`."""
 
     def initialize_state(
         self,
@@ -25,7 +25,7 @@ class PoiseRouter(ControlRouter):
         slots: int = 64,
         seed: int = 0,
     ) -> None:
-        """fallbacks: replicas to try after the chosen one.  slots: replicas there may be at once."""
+        """fallbacks: replicas to try after the chosen one.  slots: most replicas at once."""
         try:
             named = Policies(router=router, order=order, admission=admission)
         except (ScenarioError, PolicyError) as error:

@@ -1,7 +1,7 @@
-"""The gateway file read again while the gateway serves: what can act at once does, all else is named.
+"""Reloads the gateway file while the gateway serves: applies what can change at once, and names all else.
 
-Engines, limits, tenants, keys and the policies of `slot.EXCHANGEABLE` act at once, and no request that is open is lost
-or sent elsewhere for it. Every other field that was changed is named in one warning, for it needs a restart. A file
+Engines, limits, tenants, keys and the policies of `slot.EXCHANGEABLE` change at once, and no open request is lost
+or moved for it. Every other changed field is named in one warning, because it needs a restart. A file
 with an error changes nothing.
 """
 
@@ -23,13 +23,13 @@ from poise.scenario.serve.roll import Roll
 log = logging.getLogger("poise.gateway")
 
 SECTIONS: Final = ("engines", "limits", "tenants")
-"""Sections of the gateway file that act at once, with all of their fields."""
+"""Sections of the gateway file that apply at once, with all of their fields."""
 
 
 class Reload:
-    """Reads the gateway file again, and has the gateway follow it.
+    """Reloads the gateway file, and applies it to the gateway.
 
-    plan: what is in force.  reread: makes the plan of the file as it is now, beside the one in force.
+    plan: the current one.  reread: makes the plan of the file as it is now, given the current one.
     """
 
     def __init__(self, plan: Plan, gateway: Gateway, roll: Roll, reread: Callable[[Plan], Plan]) -> None:
@@ -40,11 +40,11 @@ class Reload:
 
     @property
     def drain_s(self) -> float:
-        """Seconds that answers under way get when the gateway stops."""
+        """Seconds that running answers get when the gateway stops."""
         return self.plan.asked.limits.drain_s
 
     def now(self) -> None:
-        """Follow the file as it is now."""
+        """Apply the file as it is now."""
         try:
             fresh = self._reread(self.plan)
         except UserError as error:
@@ -56,17 +56,17 @@ class Reload:
         acting = [path for path in changed if self._acts(path)]
         acting = self._follow(fresh, acting)
         self._warn(fresh, [path for path in changed if path not in acting])
-        said = ", ".join(map(_dotted, acting)) or "nothing"
-        log.info("the gateway file was read again; it names %d engines; changed: %s", len(fresh.engines), said)
+        text = ", ".join(map(_dotted, acting)) or "nothing"
+        log.info("the gateway file was read again; it names %d engines; changed: %s", len(fresh.engines), text)
 
     def _acts(self, path: Path) -> bool:
-        """Whether a field acts while the gateway serves; behind a proxy policies, and tenants' limits, stay."""
+        """Whether a field applies while the gateway serves; behind a proxy policies, and tenants' limits, stay."""
         if self.plan.asked.envoy is not None and path[0] in ("policies", "tenants"):
             return False
         return path[0] in SECTIONS or (path[0] == "policies" and path[1] in EXCHANGEABLE)
 
     def _follow(self, fresh: Plan, acting: list[Path]) -> list[Path]:
-        """Have these fields act; those that do."""
+        """Apply these fields; returns those that were applied."""
         plan, gateway = self.plan, self._gateway
         settings = replace(fresh.settings, pools=plan.settings.pools, prefix_tokens=plan.settings.prefix_tokens)
         others = any(path[0] == "tenants" for path in acting)
@@ -78,11 +78,11 @@ class Reload:
             log.error("the policies stay as they were, for a new one failed: %s", gateway.world.policy_error)
             acting = [path for path in acting if path[0] != "policies"]
         self._roll.list(fresh.engines)
-        asked = plan.asked
+        current = plan.asked
         for path in acting:
-            asked = _with(asked, path, fresh.asked)
+            current = _with(current, path, fresh.asked)
         self.plan = replace(
-            plan, asked=asked, loaded=replace(fresh.loaded, gateway=asked), settings=settings, tenants=tenants,
+            plan, asked=current, loaded=replace(fresh.loaded, gateway=current), settings=settings, tenants=tenants,
             engines=fresh.engines, policies=dict(gateway.named),
         )  # fmt: skip
         return acting

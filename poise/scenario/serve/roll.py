@@ -1,4 +1,4 @@
-"""The engines as the gateway file, a watched file and DNS say they are; what changes is told to the gateway."""
+"""The engines of the gateway file, a watched file and DNS; passes their changes to the gateway."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger("poise.gateway")
 
 
 class Roll:
-    """Engines by name. Engines that go end what they have; nothing else is disturbed."""
+    """Engines by name. Removed engines finish their running requests; others are not affected."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -22,7 +22,7 @@ class Roll:
         self._at: dict[str, EngineAt] = {}
 
     def list(self, engines: list[EngineAt]) -> None:
-        """The gateway file names these now."""
+        """The engines in the gateway file now."""
         fresh = {at.name: at for at in engines}
         for name, at in self._listed.items():
             if fresh.get(name) != at:
@@ -33,7 +33,7 @@ class Roll:
         self._listed = fresh
 
     def change(self, diff: Diff) -> None:
-        """Engines of another source came, went or moved."""
+        """Engines of another source were added, removed or changed."""
         for place in (*diff.removed, *diff.changed):
             self._remove(place.name)
         for place in (*diff.added, *diff.changed):

@@ -1,4 +1,4 @@
-"""Serving until told to stop: the gateway, what it watches, and the signals that it heeds."""
+"""Serving until a signal: the gateway, its watchers, and signal handling."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from poise.scenario.serve.reload import Reload
 from poise.scenario.serve.roll import Roll
 
 RARELY = (50_000, 20, 50)
-"""The garbage collector's thresholds: requests leave no cycles, so that looking for some is work for nothing."""
+"""The garbage collector's thresholds: requests leave no cycles, so that searching for them is wasted work."""
 
 log = logging.getLogger("poise.gateway")
 
 
 async def run(plan: Plan, ready: Callable[[Gateway, int, int], None], reread: Callable[[Plan], Plan]) -> bool:
-    """Serve until SIGTERM or SIGINT; whether all answers under way ended in time.
+    """Serve until SIGTERM or SIGINT; returns whether all running answers ended in time.
 
-    ready: told of the gateway, its port and that of its page (0: none) once both listen.
-    reread: reads the gateway file again, on SIGHUP, beside what is in force.
+    ready: called with the gateway, its port and that of its page (0: none) once both listen.
+    reread: reads the gateway file again, on SIGHUP, given the current plan.
     """
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -72,8 +72,8 @@ async def _open(plan: Plan, gateway: Gateway) -> int:
     try:
         return await gateway.start(listen.host, listen.port, plan.tls)
     except OSError as error:
-        said = f"{listen.host}:{listen.port} cannot be listened on ({error.strerror or error})"
-        raise plan.loaded.places.error(("listen", "port"), f"{said}; choose another port or address") from None
+        text = f"{listen.host}:{listen.port} cannot be listened on ({error.strerror or error})"
+        raise plan.loaded.places.error(("listen", "port"), f"{text}; choose another port or address") from None
 
 
 async def _open_page(plan: Plan, admin: Admin) -> int:
@@ -82,13 +82,13 @@ async def _open_page(plan: Plan, admin: Admin) -> int:
     try:
         return await admin.start(section.host, section.port or 0)
     except OSError as error:
-        said = f"{section.host}:{section.port} cannot be listened on ({error.strerror or error})"
+        text = f"{section.host}:{section.port} cannot be listened on ({error.strerror or error})"
         cure = "choose another port, or null for no page"
-        raise plan.loaded.places.error(("admin", "port"), f"{said}; {cure}") from None
+        raise plan.loaded.places.error(("admin", "port"), f"{text}; {cure}") from None
 
 
 def _watching(plan: Plan, roll: Roll) -> Iterator[Coroutine[Any, Any, None]]:
-    """What looks for engines as long as the gateway serves."""
+    """The tasks that look for engines as long as the gateway serves."""
     period = plan.loaded.gateway.discover.period_s
     if plan.watched is not None:
         roll.change(Diff(added=tuple(plan.watched.engines.values())))

@@ -79,7 +79,7 @@ class PoolSection(Section):
 
 
 class EnvoySection(Section):
-    """Where Envoy asks for endpoints; needs the extra `envoy`."""
+    """The port for Envoy; needs the extra `envoy`."""
 
     host: str = Field(default="127.0.0.1", description="the address to listen on, as in 0.0.0.0 for all")
     port: Port = Field(default=9002, description="the port of the external processing service, as in 9002")
@@ -89,7 +89,7 @@ class EnvoySection(Section):
 
 
 class TenantsSection(Section):
-    """Who may ask, and as whom."""
+    """The tenants and their keys."""
 
     file: str | None = Field(default=None, description="a YAML file of tenants and their keys")
     header: str | None = Field(
@@ -132,7 +132,7 @@ class BelieveSection(Section):
 
 
 class LimitsSection(Section):
-    """What clients may do, and for how long; 0 is no limit."""
+    """Limits on clients; 0 for no limit."""
 
     held_s: float = Field(default=_SETTINGS.held_s, ge=0, description="the longest wait at the gateway in seconds")
     held: Whole = Field(default=_SETTINGS.held, ge=0, description="the requests that may wait")
@@ -156,7 +156,7 @@ class LimitsSection(Section):
 
 
 class LogSection(Section):
-    """What is logged, on standard error."""
+    """Logging, on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="the least that is logged")
     format: Literal["text", "json"] = Field(default="text", description="text, or json for one object a line")
@@ -187,7 +187,7 @@ class Gateway(Section):
     policies: PoliciesSection = Field(
         default=PoliciesSection(router="prefix_cache"), description="a section policies, as in {router: prefix_cache}"
     )
-    shadow: Any = Field(default=None, description="a router that decides beside the active one, as in dualmap")
+    shadow: Any = Field(default=None, description="a router whose decisions are recorded, not executed, as in dualmap")
     tries: Whole = Field(default=3, ge=1, description="how often engines may read a request before its first byte")
     belief: BelieveSection = Field(default=BelieveSection(), description="a section belief, as in {period_s: 0.5}")
     tenants: TenantsSection = Field(default=TenantsSection(), description="a section tenants, as in {file: keys.yaml}")

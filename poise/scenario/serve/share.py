@@ -1,7 +1,7 @@
-"""What the key file says of tenants, told to the policies: their weights to the order, their limits to an admission.
+"""Passes the key file's tenants to the policies: their weights to the order, their limits to an admission.
 
 Both are written into the policies' own parameters, as if the gateway file had them, so that a recording names them too.
-What the gateway file itself says of a parameter stands.
+A parameter that the gateway file itself sets has priority.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The vLLM scheduler whose policies are named, as `--scheduler-cls poise.scenario.serve.vllm.PoiseScheduler`."""
+"""The vLLM scheduler with named policies, as `--scheduler-cls poise.scenario.serve.vllm.PoiseScheduler`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step file, read, checked and made an experiment."""
+"""Reads and checks a step file, and makes it an experiment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from poise.scenario.step.world import FIGURES, VARIED, Jitter, laid, run
 KIND = Kind("a step (examples/step.yaml is one)", "at least the sections model, cluster and layout", "kind: step")
 
 ALONE = "setting"
-"""What settings are called where nothing varies."""
+"""The name of settings where nothing varies."""
 
 GBIT = 1e9 / 8
 
@@ -38,7 +38,7 @@ class StepQuestion:
 
     @property
     def job(self) -> Job:
-        """What is trained, on what."""
+        """The job and its cluster."""
         found: Job = self.experiment.cases[0].parameters["job"]
         return found
 
@@ -67,7 +67,7 @@ def _experiment(file: StepFile, places: Places) -> Experiment:
     by = next((figure for figure in FIGURES if figure.name == file.compare.by), None)
     if by is None:
         known = ", ".join(figure.name for figure in FIGURES)
-        raise places.error(("compare", "by"), f"{file.compare.by!r} is no figure of a step; give one of {known}")
+        raise places.error(("compare", "by"), f"{file.compare.by!r} is not a figure of a step; give one of {known}")
     found = Experiment(cases, run, FIGURES, by, settings, _seeds(file, places) if chance else (0,), axis, chance)
     for case in found.names:
         for at in found.settings:
@@ -80,7 +80,7 @@ def _experiment(file: StepFile, places: Places) -> Experiment:
 
 
 def _axis(file: StepFile, places: Places) -> tuple[str, tuple[float, ...]]:
-    """What varies, and its values."""
+    """The varied parameter, and its values."""
     vary = file.compare.vary
     if not vary:
         return ALONE, (1.0,)
@@ -99,8 +99,8 @@ def _seeds(file: StepFile, places: Places) -> tuple[int, ...]:
     seeds = file.run.seeds
     chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not chosen or len(set(chosen)) < len(chosen) or min(chosen) < 0:
-        said = f"{seeds}: give how many there are, as in 5, or different ones, as in [3, 7]"
-        raise places.error(("run", "seeds"), said)
+        text = f"{seeds}: give how many there are, as in 5, or different ones, as in [3, 7]"
+        raise places.error(("run", "seeds"), text)
     return chosen
 
 
@@ -133,11 +133,11 @@ def _given(layout: LayoutSection, schedule: str) -> dict[str, Any]:
 
 
 def _labels(file: StepFile) -> list[str]:
-    """What cases are called: their names, or the fields in which layouts differ, and the schedule where there are
+    """The labels of cases: their names, or the fields in which layouts differ, and the schedule where there are
     several."""
-    told = [each.model_dump(exclude={"name"}, exclude_unset=True) for each in file.layout]
-    names = list(dict.fromkeys(name for each in told for name in each))
-    apart = [name for name in names if len({str(each.get(name)) for each in told}) > 1] or names
+    fields = [each.model_dump(exclude={"name"}, exclude_unset=True) for each in file.layout]
+    names = list(dict.fromkeys(name for each in fields for name in each))
+    apart = [name for name in names if len({str(each.get(name)) for each in fields}) > 1] or names
     layouts = [
         each.name or " ".join(f"{name} {value}" for name in apart if (value := getattr(each, name)) is not None)
         for each in file.layout

@@ -1,4 +1,4 @@
-"""Steps as tables and as data."""
+"""Prints steps as tables and as data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GIB = 2**30
 
 
 def show_all(asked: StepQuestion, comparison: Comparison, file: TextIO | None = None) -> None:
-    """Print what a step is, what ± means, and a table with its verdict for each setting."""
+    """Print the job, the meaning of ±, and a table with its verdict for each setting."""
     out, study = file or sys.stdout, comparison.study
     out.write(f"{title(asked)}\n{chance_line(comparison)}\n\n")
     if comparison.interrupted:
@@ -31,8 +31,8 @@ def show_all(asked: StepQuestion, comparison: Comparison, file: TextIO | None = 
             heads = ("layout", *(figure.label for figure in FIGURES))
             show(_setting(comparison, at), heads, rows, out)
             out.write("".join(f"{line}\n" for line in too_large(comparison, at)))
-            if said := str(comparison.best(at)):
-                out.write(f"{said}\n\n")
+            if message := str(comparison.best(at)):
+                out.write(f"{message}\n\n")
 
 
 def show_one(asked: StepQuestion, comparison: Comparison, file: TextIO | None = None) -> None:
@@ -52,7 +52,7 @@ def title(asked: StepQuestion) -> str:
 
 
 def chance_line(comparison: Comparison) -> str:
-    """What ± means, or that there is no chance."""
+    """The meaning of ±, or that there is no chance."""
     count = len(comparison.study.seeds)
     if not comparison.study.chance:
         return "There is no chance in these steps: figures are what the model says, and differences are exact."
@@ -86,9 +86,9 @@ def _interval(comparison: Comparison, name: str, figure: Figure, at: float) -> I
 
 def _setting(comparison: Comparison, at: float) -> str:
     axis, count = comparison.study.axis, len(comparison.study.seeds)
-    told = "Layouts" if axis == ALONE else f"{axis} {at:,g}"
+    message = "Layouts" if axis == ALONE else f"{axis} {at:,g}"
     whole = all(len(comparison.of(name, at)) == count for name in comparison.study.names)
-    return told if whole else f"{told} (interrupted: partial)"
+    return message if whole else f"{message} (interrupted: partial)"
 
 
 def as_dict(asked: StepQuestion, comparison: Comparison) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A step of training as a world: what comes of a layout on a cluster under a seed."""
+"""A step of training as a world: the figures of a layout on a cluster under a seed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Jitter:
     microbatch: float = 0.0
 
     def draw(self, seed: int, pipeline: int, ranks: int, microbatches: int) -> Draw:
-        """What chance does to one of the pipelines: the same ranks and microbatches are hit in every layout."""
+        """The chance of one of the pipelines: the same ranks and microbatches are hit in every layout."""
         return Draw(
             tuple(_factor(self.rank, f"{seed}/{pipeline}/rank/{each}") for each in range(ranks)),
             tuple(_factor(self.microbatch, f"{seed}/{pipeline}/microbatch/{each}") for each in range(microbatches)),
@@ -75,7 +75,7 @@ def run(case: Case, seed: int) -> dict[str, Any]:
 
 
 VARIED = ("batch", "sequence", "devices")
-"""What of the job may vary, beside the counts of the layout."""
+"""The fields of the job that may vary, besides the counts of the layout."""
 
 
 def laid(parameters: Mapping[str, Any]) -> tuple[Job, Layout]:

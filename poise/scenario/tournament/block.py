@@ -31,7 +31,7 @@ _LENGTHS = ("requests", "duration_s")
 
 @dataclass(slots=True)
 class Block:
-    """names: one of each kind of block.  longer: how many times as long as written its traffic is."""
+    """names: one of each kind of block.  longer: the factor on the length of its traffic."""
 
     asked: TournamentQuestion
     names: tuple[str, ...]
@@ -61,7 +61,7 @@ class Block:
         return self._base.traffic.from_trace
 
     def make(self, seed: int, load: float) -> Workload:
-        """The requests that all combinations meet."""
+        """The requests of all combinations."""
         return self._base.traffic.make(seed, load)
 
     def policies(self, chosen: Combination) -> Policies:
@@ -72,7 +72,7 @@ class Block:
         return self._policies[kept]
 
     def setting(self, chosen: Combination) -> Setting:
-        """What else a combination is run on."""
+        """The other settings of a combination."""
         problem = self._problem(chosen)
         return Setting(
             problem.cluster, problem.cost, problem.belief, problem.slo, problem.warmup_s, problem.until_s, problem.drain
@@ -84,7 +84,7 @@ class Block:
         return Task(place, self.setting(chosen), workload, self.policies(chosen), cut=cut)
 
     def print(self, chosen: Combination, load: float, seed: int) -> str:
-        """A digest of all that a run's figures depend on."""
+        """A digest of the inputs of a run's figures."""
         kept = self._part(chosen, slots=False)
         if kept not in self._common:
             self._common[kept] = basis(provenance(self._problem(chosen), self.make(0, 1.0)))
@@ -131,7 +131,7 @@ class Block:
 
 
 def _lengthen(data: dict[str, Any], times: float) -> None:
-    """Make the traffic so many times as long."""
+    """Make the traffic this many times as long."""
     workload = data.get("workload")
     if times == 1 or not isinstance(workload, dict):
         return

@@ -1,4 +1,4 @@
-"""The load of each block that the reference just carries: what the tournament's loads are factors of."""
+"""Finds the load of each block that the reference just carries: the tournament's loads are factors of it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def calibrated(
 
 
 def _any(block: Block, load: float, seed: int) -> bool:
-    """Whether a block has requests at a load: a small one may leave none of them."""
+    """Whether a block has requests at a load: a small one may leave none."""
     try:
         return load >= 1 or len(block.make(seed, load)) > 0
     except UserError:
@@ -49,15 +49,15 @@ def _collapse(probes: dict[float, Probe]) -> Collapse:
 
 
 def _probe(runner: TrialRunner[Any, Any], block: Block, trial: Trial, reference: Combination) -> Probe:
-    """What came of one load: the SLO decides where there is one, else the queue."""
+    """The result of one load: the SLO decides where there is one, else the queue."""
     slo = block.setting(reference).slo
     met = Interval(runner.value(trial, ATTAINMENT.name))
     row = runner.told(trial)
     growth = Interval(None if slo != Slo() or row is None else row["backlog_growth"])
     found = probe(trial.at, met, growth, slo, block.target)
     if found is None:
-        said = f"nothing can be told of its load {trial.at:g}: none of its requests counts"
-        raise ScenarioError(f"block {block.name}: {said}; make its traffic longer, or shorten run.warmup_s")
+        text = f"nothing can be told of its load {trial.at:g}: none of its requests counts"
+        raise ScenarioError(f"block {block.name}: {text}; make its traffic longer, or shorten run.warmup_s")
     return found
 
 

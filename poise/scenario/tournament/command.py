@@ -17,24 +17,25 @@ from poise.experiment.tournament.result import Outcome
 from poise.experiment.tournament.runner import TrialRunner
 from poise.experiment.tournament.screen import finalists, screened
 from poise.experiment.workers import Workers, worker_pool
+from poise.scenario.compare.parts import part_done
 from poise.scenario.tournament.block import blocks
 from poise.scenario.tournament.calibrate import calibrated
 from poise.scenario.tournament.finals import played_out
 from poise.scenario.tournament.read import TournamentQuestion, read
 from poise.scenario.tournament.work import played, row, tasks
-from poise.scenario.write import check_writable, put_json, write_json
+from poise.scenario.write import check_json, check_writable, put_json, write_json
 
 if TYPE_CHECKING:
-    from poise.scenario.compare.command import CompareOptions
+    from poise.scenario.options import CompareOptions
 
 
 def tournament_file(options: CompareOptions, workers: Workers, shard: Shard | None = None) -> bool:
-    """Run the tournament that a file asks for, print and write it; returns whether it was interrupted."""
+    """Run the tournament of a file, print and write it; returns whether it was interrupted."""
     _check(options)
-    asked = read(options.scenario, options.sets)
+    question = read(options.scenario, options.sets)
     with Bars() as bars:
         outcome = play(
-            asked,
+            question,
             workers=workers,
             shard=shard,
             folder=options.out,
@@ -42,8 +43,6 @@ def tournament_file(options: CompareOptions, workers: Workers, shard: Shard | No
             progress=silent if options.quiet else bars,
         )
     if shard is not None:
-        from poise.scenario.compare.command import part_done
-
         return part_done(options, shard, outcome.runs, outcome.interrupted)
     if not options.quiet and options.json != "-":
         from poise.experiment.tournament.show import show_outcome
@@ -92,10 +91,11 @@ def play(
 
 
 def _check(options: CompareOptions) -> None:
-    """UserError for options that belong to a scenario, and for what cannot be written."""
+    """UserError for options that belong to a scenario, and for files that cannot be written."""
     given = {
         "--policies": options.policies, "--loads": options.loads, "--seeds": options.seeds, "--by": options.by,
-        "--find-collapse": options.find_collapse, "--requests": options.requests, "--skip-bad": options.skip_bad,
+        "--find-collapse": options.find_collapse, "--requests": options.requests,
+        "--skip-bad": options.skip_bad, "--columns": options.columns,
     }  # fmt: skip
     for option, value in given.items():
         if value:
@@ -104,7 +104,6 @@ def _check(options: CompareOptions) -> None:
             )
     if options.resume and options.out is None:
         raise UserError("--resume: needs a folder that keeps the runs; give --out DIR")
-    if options.json is not None and options.json != "-":
-        check_writable(Path(options.json), "--json")
+    check_json(options.json)
     if options.out is not None:
         check_writable(options.out, "--out", folder=True)

@@ -17,7 +17,7 @@ def is_slot(factor: Factor) -> bool:
 
 
 def override(factor: Factor, level: int) -> Override:
-    """What sets a level in a scenario."""
+    """The scenario overrides of a level."""
     parts = ("policies", factor.name) if is_slot(factor) else tuple(factor.name.split("."))
     path = tuple(int(part) if part.isdecimal() else part for part in parts)
     return path, factor.values[level], f"factors.{factor.name}"

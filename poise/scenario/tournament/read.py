@@ -1,4 +1,4 @@
-"""A tournament file, read and checked."""
+"""Reads and checks a tournament file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KIND = Kind("a tournament (examples/tournament.yaml is one)", "at least the sect
 
 @dataclass(frozen=True, slots=True)
 class TournamentQuestion:
-    """A checked tournament. places: where its values stand.  folder: that of the file."""
+    """A checked tournament. places: the lines of its values.  folder: that of the file."""
 
     file: TournamentFile
     factors: tuple[Factor, ...]
@@ -37,12 +37,12 @@ class TournamentQuestion:
 
     @property
     def contest(self) -> Contest:
-        """What is asked, without what it is asked of."""
+        """The contest, without its world."""
         screen = self.file.screen
         return Contest(self.factors, tuple(self.names()), tuple(self.file.loads), screen.runs, screen.seed)
 
     def data(self, names: Sequence[str]) -> tuple[dict[str, Any], Places]:
-        """The scenario of a block, what all share under what each of its names adds, and where its values stand."""
+        """The scenario of a block, the common part with what each of its names adds, and the lines of its values."""
         layers = [("scenario",), *(("blocks", kind, name) for kind, name in zip(self.file.blocks, names, strict=True))]
         data: dict[str, Any] = {}
         places = Places(f"{self.places.name} (block {' / '.join(names)})")
@@ -60,7 +60,7 @@ def _below(layer: DataPath, known: Mapping[DataPath, At]) -> dict[DataPath, At]:
 
 
 def is_tournament(path: Path) -> bool:
-    """Whether the file says that it is one: it has factors at its top."""
+    """Whether the file is a tournament: it has factors at its top."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError):
@@ -81,9 +81,9 @@ def read(path: Path, overrides: Sequence[str] = ()) -> TournamentQuestion:
         file = TournamentFile.model_validate(data)
     except ValidationError as error:
         raise first_mistake(error.errors(include_url=False), places, TournamentFile) from None
-    asked = TournamentQuestion(file, tuple(_factors(file, places)), places, path.parent)
-    _check(asked)
-    return asked
+    question = TournamentQuestion(file, tuple(_factors(file, places)), places, path.parent)
+    _check(question)
+    return question
 
 
 def _factors(file: TournamentFile, places: Places) -> list[Factor]:
@@ -98,17 +98,17 @@ def _factors(file: TournamentFile, places: Places) -> list[Factor]:
     return found
 
 
-def _check(asked: TournamentQuestion) -> None:
-    loads = asked.file.loads
+def _check(question: TournamentQuestion) -> None:
+    loads = question.file.loads
     if len(set(loads)) < len(loads):
-        raise asked.places.error(("loads",), f"{loads} names a load twice; give each load once")
-    if "policies" in asked.file.scenario and set(asked.file.scenario["policies"]) & set(asked.file.factors):
-        name = next(name for name in asked.file.scenario["policies"] if name in asked.file.factors)
-        raise asked.places.error(("scenario", "policies", name), "is a factor too; remove one of the two")
-    least = len(asked.names()) * len(loads) * len(alone(asked.factors))
-    if asked.file.screen.runs < least:
-        said = f"{asked.file.screen.runs} is less than the {least:,} that change one factor at a time in every block"
-        raise asked.places.error(("screen", "runs"), f"{said}; give more runs, or fewer levels, blocks or loads")
+        raise question.places.error(("loads",), f"{loads} names a load twice; give each load once")
+    if "policies" in question.file.scenario and set(question.file.scenario["policies"]) & set(question.file.factors):
+        name = next(name for name in question.file.scenario["policies"] if name in question.file.factors)
+        raise question.places.error(("scenario", "policies", name), "is a factor too; remove one of the two")
+    least = len(question.names()) * len(loads) * len(alone(question.factors))
+    if question.file.screen.runs < least:
+        text = f"{question.file.screen.runs} is less than the {least:,} that change one factor at a time in every block"
+        raise question.places.error(("screen", "runs"), f"{text}; give more runs, or fewer levels, blocks or loads")
 
 
 def _merged(below: Any, above: Any) -> Any:

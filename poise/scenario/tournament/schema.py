@@ -17,7 +17,7 @@ class ScreenSection(Section):
 
 
 class FinalsSection(Section):
-    """The longer runs that rank those that came out first."""
+    """The longer runs that rank the best of the short ones."""
 
     finalists: Whole = Field(default=6, ge=2, description="how many combinations, as in 6, the reference among them")
     seeds: Whole = Field(default=5, ge=2, description="how many seeds of generated load, as in 5")
@@ -25,7 +25,7 @@ class FinalsSection(Section):
 
 
 class TournamentFile(Section):
-    """What a tournament asks."""
+    """The settings of a tournament."""
 
     factors: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
         min_length=1,

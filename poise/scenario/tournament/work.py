@@ -1,4 +1,4 @@
-"""The simulations of a tournament: a workload is made once for all that meet it."""
+"""The simulations of a tournament: a workload is made once for all runs that share it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from poise.scenario.tournament.block import Block
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """A run to be simulated, and what finds its place when it comes back."""
+    """A run to be simulated, and the key of its result."""
 
     trial: Trial
     task: Task
@@ -45,7 +45,7 @@ def tasks(blocks: Sequence[Block], trials: Sequence[Trial], *, cut: bool = False
 
 
 def row(blocks: Sequence[Block], came: Played) -> tuple[Trial, dict[str, Any]]:
-    """Which trial was run, and what is kept of it."""
+    """The trial that was run, and its stored figures."""
     cell = came.cell
     return came.trial, {
         "block": blocks[came.trial.block].name,

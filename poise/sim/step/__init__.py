@@ -2,7 +2,7 @@
 
 traffic    what moves between devices (traffic.py); wiring: which links it uses (wiring.py)
 flows      transfers that share links (flows.py)
-simulate   all that there is to do (todo.py), the loop (simulate.py), and what it found (result.py)
+simulate   the graph of all operations (step_graph.py), the loop (simulate.py), and the result (result.py)
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from poise.sim.step.wiring import Path
 
 
 class Flows:
-    """The transfers under way. Time is in picoseconds; whoever starts or ends one asks `changed` for new ends.
+    """The running transfers. Time is in picoseconds; after a start or an end, `changed` has the new ends.
 
     Max-min fairness by progressive filling (Bertsekas and Gallager, "Data Networks", section 6.5.2): the link with the
     least capacity for each of its open transfers fixes their rate, then the next. Only transfers that share a link,
@@ -25,14 +25,14 @@ class Flows:
         self.since: dict[int, int] = {}
 
     def start(self, now: int, flow: int, size: float, path: Path) -> dict[int, int]:
-        """Begin a transfer; the ends of all transfers whose rate this changes, itself among them."""
+        """Begin a transfer; returns the ends of all transfers whose rate this changes, itself among them."""
         self.paths[flow], self.left[flow], self.rate[flow], self.since[flow] = path, size, 0.0, now
         for link in path:
             self.crossing[link].add(flow)
         return self._changed(now, self._together(path))
 
     def end(self, now: int, flow: int) -> dict[int, int]:
-        """Take a transfer away; the new ends of those that it leaves more room."""
+        """Remove a transfer; returns the new ends of those that get more room."""
         path = self.paths.pop(flow)
         for link in path:
             self.crossing[link].discard(flow)

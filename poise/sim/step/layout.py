@@ -18,12 +18,12 @@ from poise.pipeline import Costs, Timing, make, time
 GRAIN = 1e-6
 """Seconds of one unit of the schedule's clock: durations are rounded to it."""
 MOST = 60_000
-"""Operations up to which a schedule is simulated; beyond, its closed form stands."""
+"""Most operations of a simulated schedule; beyond, its closed form is used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """What chance does to one pipeline: factors on the work of each of its ranks, and of each microbatch."""
+    """The chance of one pipeline: factors on the work of each of its ranks, and of each microbatch."""
 
     rank: tuple[Fraction, ...]
     microbatch: tuple[Fraction, ...]
@@ -92,7 +92,7 @@ def timed(layout: Layout, microbatches: int, stages: Stages, draw: Draw | None =
 
 
 def options(layout: Layout) -> dict[str, Any]:
-    """What its schedule is told besides counts and costs."""
+    """The schedule's parameters besides counts and costs."""
     return {"chunks": layout.chunks} if layout.chunks > 1 else {}
 
 

@@ -1,4 +1,4 @@
-"""What a simulated step came to: who computed when, what was on the wire, and how long ranks waited for it."""
+"""The result of a simulated step: operations, transfers, and how long ranks waited for transfers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from poise.pipeline.memory import Memory, memory
 
 
 class Transfer(NamedTuple):
-    """One transfer: asked for, on its links from `begin` on, there at `end`; in picoseconds."""
+    """One transfer: requested, on its links from `begin` on, arrived at `end`; in picoseconds."""
 
     kind: Literal["message", "sync", "gather", "update"]
     what: str
@@ -34,7 +34,7 @@ class Step:
     ends: list[int]
     transfers: list[Transfer]
     optimizer: list[tuple[int, int]]
-    """Of each rank, from and to."""
+    """Of each rank, start and end of its operations."""
     finish: list[int]
     """When each rank has updated weights."""
     waited: list[int]

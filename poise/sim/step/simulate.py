@@ -138,7 +138,7 @@ class _Loop:
         self._ask(("message", here, there), _Ask("message", self.graph.name(at), here, there, size, now, user))
 
     def _gather(self, now: int, rank: int, run: int) -> None:
-        """Ask for the weights that a run of operations needs, if they have to be gathered."""
+        """Request the weights that a run of operations needs, if they have to be gathered."""
         runs = self.graph.runs[rank]
         if run < len(runs):
             at, size = runs[run]
@@ -203,7 +203,7 @@ class _Loop:
         self._go(now, ask.peer)
 
     def _update(self, now: int, rank: int) -> None:
-        """All gradients are there: the optimizer's turn."""
+        """All gradients are there: start the optimizer."""
         self.waited[rank] += now - self.free[rank]
         self.optimizer[rank] = (now, now + self.graph.optimizer[rank])
         self.running[rank] = True

@@ -1,4 +1,4 @@
-"""All that a step has to do, in picoseconds and bytes, before any of it has a time."""
+"""The graph of a training step: all operations, in picoseconds and bytes, before any is timed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WITH_WEIGHTS = (Kind.F, Kind.I, Kind.B, Kind.R)
 
 
 class StepGraph:
-    """Entries of `pipeline.rows`, with what each takes and who waits for it.
+    """Entries of `pipeline.rows`, with their durations and their users.
 
     row, op, real: of an entry its row, its operation, and whether it is that operation itself.  ticks: picoseconds.
     users: the entries that wait for its result.  reduces: behind which entries gradients are reduced, and their bytes.

@@ -1,4 +1,4 @@
-"""What a step moves between devices, and what it does behind its last gradient."""
+"""The transfers of a step between devices, and the work after its last gradient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs answered by closed forms."""
+"""Answers training runs by closed forms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from poise.validation.training.vtrain import read_vtrain
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is said of a run: seconds, bytes, or 1 and 0 for whether it fits; or why there is nothing.
+    """The answer to a run: seconds, bytes, or 1 and 0 for whether it fits; or why there is none.
 
     seconds, safe: the predicted step, and whether it leaves headroom, whatever was asked.
     """

@@ -15,10 +15,10 @@ FILE = Path("training_iteration_times") / "llama_layouts_a100.csv.gz"
 SHAPES = {"13B": (40, 5120, 40, 13824), "30B": (60, 6656, 52, 17920), "65B": (80, 8192, 64, 22016)}
 """Layers, hidden, heads and feed-forward width of LLaMA (arXiv 2302.13971, table 2)."""
 VOCAB = 128_000
-"""With the batches below and 6N + 12·l·h·s FLOP a token, what the runs' own MFU column comes to (within 0.2 %)."""
+"""With the batches below and 6N + 12·l·h·s FLOP a token, these give the runs' own MFU column (within 0.2 %)."""
 BATCH = {2048: 2048, 8192: 512}
 ASSUMED = ("batch and vocabulary by the runs' own MFU", "ZeRO 1", "gradients in 16 bits", "gathered logits")
-"""What the table does not state."""
+"""Not stated in the table."""
 
 
 def read_layouts(folder: Path) -> tuple[list[Run], list[str]]:

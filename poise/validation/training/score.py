@@ -1,4 +1,4 @@
-"""Scores of answered training runs: how far steps and peaks are off, outcomes, and what choosing by them costs."""
+"""Scores of answered training runs: errors of steps and peaks, outcomes, and the regret of choosing by predictions."""
 
 from __future__ import annotations
 

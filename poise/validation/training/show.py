@@ -1,4 +1,4 @@
-"""Scores of training runs as tables and sentences."""
+"""Prints scores of training runs as tables and sentences."""
 
 from __future__ import annotations
 

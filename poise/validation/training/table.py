@@ -46,7 +46,7 @@ class SilentError(Exception):
 
 
 def read_tables(folder: Path) -> tuple[list[Run], list[str]]:
-    """All rows of all tables below `folder`, those that say again what another says left out; and rows broken."""
+    """All rows of all tables below `folder`, without those that repeat another; and broken rows."""
     runs: list[Run] = []
     faults: list[str] = []
     for name, read in READERS.items():

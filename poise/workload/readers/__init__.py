@@ -1,10 +1,10 @@
 """Recorded traces: `read` finds out what a file is and returns it as a workload.
 
-One file a format: generic.py, azure.py, burstgpt.py, mooncake.py, agents.py, text2sql.py. A format says which columns
-mean what; raw.py takes files apart, build.py checks and assembles. A bad row is one with a length that is not a whole
-number from 1 (so an output of 0 is bad in every format: such rows are failed requests), a stamp that is negative or no
-number, a missing field, or broken JSON. What is no trace has readers of its own: clients.py (ServeGen), counts.py
-(profiles).
+One file a format: generic.py, azure.py, burstgpt.py, mooncake.py, agents.py, text2sql.py. A format declares which
+columns mean what; raw.py takes files apart, build.py checks and assembles. A bad row is one with a length that is not a
+whole number from 1 (so an output of 0 is bad in every format: such rows are failed requests), a stamp that is negative
+or no number, a missing field, or broken JSON. Files that are not traces have their own readers: clients.py (ServeGen),
+counts.py (profiles).
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from poise.workload.readers.burstgpt import BURSTGPT
 from poise.workload.readers.clients import ARRIVALS, LENGTHS, read_clients
 from poise.workload.readers.counts import read_profile
 from poise.workload.readers.exports import LANGFUSE, LITELLM, OPENAI
+from poise.workload.readers.file import load
 from poise.workload.readers.format import NEEDED, Format, Source
 from poise.workload.readers.generic import GENERIC
 from poise.workload.readers.ledger import Ledger
 from poise.workload.readers.mooncake import MOONCAKE
 from poise.workload.readers.named import lacking, named
-from poise.workload.readers.raw import Raw, load
+from poise.workload.readers.raw import Raw
 from poise.workload.readers.text2sql import AGENT_STEPS
 from poise.workload.table import Workload
 
@@ -75,9 +76,9 @@ def read(
 
     format: `auto` or one of `FORMATS`.  skip_bad: pass over bad rows and count them in `source["skipped"]`, instead of
     raising TraceError at the first.  block_tokens: prompt tokens that one of `hash_ids` covers (None: the format's own,
-    512 or 128).  limit: read only the first so many rows of the file.  columns: which columns hold which fields, where
-    their names do not say it, as in {"arrival_s": "created at", "prompt_tokens": "usage.prompt_tokens"}; the format
-    finds the others. Rows are sorted by arrival; `source` says how many moved.
+    512 or 128).  limit: read only the first `limit` rows of the file.  columns: which columns hold which fields, where
+    their names do not show it, as in {"arrival_s": "created at", "prompt_tokens": "usage.prompt_tokens"}; the format
+    finds the others. Rows are sorted by arrival; `source` records how many moved.
     """
     chosen, raw, fields = _open(Path(path), format, limit, columns)
     missing = [name for name in NEEDED if name not in fields and not (name == "arrival_s" and "after" in fields)]
@@ -144,7 +145,7 @@ def _demand(raw: Raw, chosen: Format, missing: list[str]) -> None:
 
 
 def _refuse_tables(raw: Raw) -> None:
-    """Known files that hold no requests are told from traces, with what they are good for."""
+    """Raise an error for known files that hold no requests, with their use."""
     for names, cure in TABLES.items():
         if all(name in raw.columns for name in names):
             raise TraceError(f"{raw.path}: is {cure}")

@@ -40,7 +40,7 @@ def calls(raw: Raw) -> Raw:
     """The model's calls among the events of sessions, each joined to the call before it in its session.
 
     delay_s is the time from the end of the one call to the start of the next, 0 where they overlap: the tools, the
-    longest of which is `tool`. Calls that are bad rows stay in their places, but nobody waits for them.
+    longest of which is `tool`. Calls that are bad rows stay in their places, but no other call waits for them.
     """
     columns = raw.columns
     kinds = [str(each).strip().lower() for each in columns["kind"]]
@@ -132,5 +132,5 @@ AGENT_SESSIONS = Format(
 """Events `llm` and `tool`: `session`, `kind`, `start_s` and `end_s` (in the session), `prompt_tokens`, `chars`.
 
 Each prompt begins with the one before it and, where there is room, that one's output. All sessions begin at 0, for such
-logs do not say when each began: arrivals of your own choice are `recorded_sessions`.
+logs do not record when each began: use `recorded_sessions` for your own arrivals.
 """

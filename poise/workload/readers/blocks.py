@@ -55,7 +55,7 @@ def _refuse_unchained(ledger: Ledger, column: str, rows: NDArray[np.int64], ids:
 
 
 def _agreed(ids: NDArray[np.int64], ends: NDArray[np.int64], bad: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Ends on which all rows with an id agree: the shortest, for only so much of the prompts is known to be equal."""
+    """Ends on which all rows with an id agree: the shortest, as far as the prompts are known to be equal."""
     _, inverse = np.unique(ids, return_inverse=True)
     shortest = np.full(int(inverse.max()) + 1, np.iinfo(np.int64).max)
     np.minimum.at(shortest, inverse[~bad], ends[~bad])

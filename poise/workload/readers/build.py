@@ -34,7 +34,7 @@ def build(raw: Raw, fields: Fields, *, skip_bad: bool, block_tokens: int) -> Wor
     ledger = Ledger(raw)
     prompt, output = lengths(ledger, fields)
     joins = _joins(ledger, fields)
-    arrival, told = _arrival(ledger, fields, joins)
+    arrival, facts = _arrival(ledger, fields, joins)
     workload = Workload(arrival=arrival, prompt=prompt, output=output, source={"path": raw.path})
     _options(ledger, fields, workload)
     if "hash_ids" in fields:
@@ -48,18 +48,18 @@ def build(raw: Raw, fields: Fields, *, skip_bad: bool, block_tokens: int) -> Wor
     rows: dict[str, Any] = {"moved": int((order != kept).sum()), "rows": len(order)}
     rows |= {"skipped": ledger.skipped, "first_skipped": ledger.reason()}
     built = take(workload, order)
-    built.source |= rows | told | _from_the_first(built, told)
+    built.source |= rows | facts | _from_the_first(built, facts)
     return built.check()
 
 
-def _from_the_first(workload: Workload, told: dict[str, Any]) -> dict[str, Any]:
+def _from_the_first(workload: Workload, facts: dict[str, Any]) -> dict[str, Any]:
     """Let the first request that is left arrive at 0; returns by how many seconds all stamps were moved, if not dates.
 
     A run begins with its first request, so that a part cut out of a day is the same load as one that begins at 0.
     """
     begin = int(workload.arrival[0]) if len(workload) else 0
     workload.arrival = workload.arrival - begin
-    moved = told.get("shifted_s", 0.0)
+    moved = facts.get("shifted_s", 0.0)
     return {} if isinstance(moved, str) or not begin else {"shifted_s": moved - begin / SECOND}
 
 
@@ -119,25 +119,25 @@ def _arrival(ledger: Ledger, fields: Fields, joins: Joins | None) -> tuple[NDArr
     column = ledger.raw.columns[source.column]
     read, dated = stamps(column, source.unit)
     read[waits & missing(column)] = 0.0
-    told: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     future = np.isfinite(read) & (read >= _FUTURE_S)
     ledger.refuse(future, source.column, _other_unit(source.unit))
     read[future] = 0.0
     own = np.isfinite(read) & (read >= 0) & ~waits & ~future
     begin = float(read[own].min()) if own.any() else 0.0
     if dated or begin:
-        told["shifted_s"] = "dates count from the first" if dated else -begin
+        facts["shifted_s"] = "dates count from the first" if dated else -begin
     if begin:
         later = np.where(waits, np.maximum(read - begin, 0.0), read - begin)
         read = _rounded(later, begin + float(later[own & (later < LATEST_S)].max()))
     bad = ~((read >= 0) & (read < LATEST_S))
     ledger.refuse(bad, source.column, "it must be a date or a number of at least 0, within 53 days of the first")
     read[bad] = 0.0
-    return np.rint(read * SECOND).astype(np.int64), told
+    return np.rint(read * SECOND).astype(np.int64), facts
 
 
 def _other_unit(unit: float) -> str:
-    """What is wrong with a stamp that in units of so many seconds lies beyond the year 5000."""
+    """The error text for a stamp that in the given unit lies beyond the year 5000."""
     if unit < 1:
         return "in milliseconds it lies beyond the year 5000; give milliseconds since 1970, or from the start"
     return "in seconds it lies beyond the year 5000; call a column of milliseconds timestamp_ms, or give seconds"

@@ -1,4 +1,4 @@
-"""ServeGen's clients: a table of arrivals by client and window, and a table of quantiles of lengths beside it."""
+"""ServeGen's clients: a table of arrivals by client and window, and a table of quantiles of lengths."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 from poise.core.errors import TraceError
 from poise.workload.clients import MEDIA, Clients
 from poise.workload.readers.columns import codes, numbers
+from poise.workload.readers.file import load
 from poise.workload.readers.ledger import Ledger
-from poise.workload.readers.raw import Raw, load
+from poise.workload.readers.raw import Raw
 
 Floats = NDArray[np.float64]
 
 ARRIVALS = ("client", "window_start_s", "rate_rps", "pattern", "param1")
 LENGTHS = ("client", "window_start_s", "field", "q0", "q100")
-"""Columns that tell the two tables."""
+"""Columns that identify the two tables."""
 
 
 def read_clients(
@@ -26,7 +27,7 @@ def read_clients(
 ) -> Clients:
     """Return the clients in `arrivals`, with the quantiles in `lengths`.
 
-    lengths: None takes the file beside `arrivals` with `lengths` for `arrivals` in its name.  skip_bad: pass over bad
+    lengths: None takes the file next to `arrivals` with `lengths` for `arrivals` in its name.  skip_bad: pass over bad
     rows. A window takes the table of its client that begins last before it, within one interval of the tables.
     """
     path = Path(arrivals)

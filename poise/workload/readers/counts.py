@@ -12,8 +12,8 @@ from poise.core.errors import TraceError
 from poise.workload.draw import positive
 from poise.workload.profile import Profile
 from poise.workload.readers.columns import numbers
+from poise.workload.readers.file import load
 from poise.workload.readers.ledger import Ledger
-from poise.workload.readers.raw import load
 
 TIMES = ("time_bin", "time_s", "begin_s", "start_s", "window_start_s", "timestamp")
 COUNTS = ("requests", "count", "arrivals")

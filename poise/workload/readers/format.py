@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from poise.workload.readers.raw import Raw
+from poise.workload.readers.raw import Raw
 
 FIELDS = {
     "arrival_s": "seconds from the start",
@@ -48,7 +46,7 @@ class Format:
     `signature`: names that only this format uses together; a file that has them all is taken for it.
     block_tokens: tokens that one of `hash_ids` covers.  prepare: what turns the rows of the file into requests.
     grows: whether the prompt of a request begins with that of the request it waits for.
-    whole: whether a file that has a column for each needed field is taken for this format, where no signature tells it.
+    whole: whether a file that has a column for each needed field is taken for this format, where no signature decides.
     """
 
     name: str

@@ -13,7 +13,7 @@ GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 """What a compressed stream begins with."""
 
 MOST_FOLD = 100
-"""A file may inflate to so many times its size: traces reach 3 to 30."""
+"""The most that a file may inflate, as a multiple of its size: traces reach 3 to 30."""
 
 FREE_BYTES = 64 << 20
 """Up to here it may inflate however small it is."""
@@ -35,7 +35,7 @@ def most_bytes(packed: int) -> int:
 def inflate(data: bytes, path: Path) -> bytes:
     """What the bytes `data` of the file `path` hold, inflated where they are gzip or zstd, by their first bytes.
 
-    TraceError, naming the file, for a broken stream and for one that holds more than `most_bytes`: nobody keeps that
+    TraceError, naming the file, for a broken stream and for one that holds more than `most_bytes`: no trace keeps that
     much in memory by mistake.
     """
     if data[:2] == GZIP:
@@ -79,16 +79,16 @@ def _unzstd(data: bytes, path: Path) -> bytes:
             data, has_header=False, separator="\0", quote_char=None, infer_schema=False, raise_if_empty=False
         )
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        said = str(error).splitlines()[0]
-        raise TraceError(f"{path}: the zstd stream is broken ({said}); fetch or compress the file again") from None
+        message = str(error).splitlines()[0]
+        raise TraceError(f"{path}: the zstd stream is broken ({message}); fetch or compress the file again") from None
     return "\n".join(table.to_series().fill_null("").to_list()).encode() if table.width else b""
 
 
 def zstd_bytes(data: bytes) -> int:
     """Bytes that a zstd stream inflates to at most, from the headers of its frames and blocks (RFC 8878, 3.1.1).
 
-    A raw or repeated block says its size; a compressed one holds at most its frame's window, and at most 128 KiB. What
-    a frame says of its whole is not believed. Where the stream breaks off the rest counts as nothing.
+    A raw or repeated block states its size; a compressed one holds at most its frame's window, and at most 128 KiB. The
+    size in the frame's header is not trusted. Where the stream breaks off the rest counts as nothing.
     """
     at = total = 0
     while True:
@@ -118,5 +118,5 @@ def _frame(data: bytes, at: int) -> tuple[int, int]:
         block = int.from_bytes(data[at : at + 3], "little")
         last, kind, size = bool(block & 1), block >> 1 & 3, block >> 3
         held += size if kind < 2 else min(window, ZSTD_BLOCK_BYTES)
-        at += 3 + (1 if kind == 1 else size)  # a repeated block is one byte and how often it stands
+        at += 3 + (1 if kind == 1 else size)  # a repeated block is one byte and its count
     return at + 4 * bool(flags & 4), held

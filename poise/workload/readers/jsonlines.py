@@ -54,7 +54,7 @@ DEEP = 4
 def _columns(rows: list[dict[str, Any]]) -> dict[str, Column]:
     """A column for each key, and for each key of an object inside by its path, as usage.prompt_tokens."""
     rows = [_flat(row) if any(type(value) is dict for value in row.values()) else row for row in rows]
-    # Sorted, so that two keys that differ only in case are settled alike in every run.
+    # Sorted, so that two keys that differ only in case are resolved the same way in every run.
     keys = sorted(set().union(*rows))
     return {normal(key): [row.get(key) for row in rows] for key in keys}
 

@@ -1,4 +1,4 @@
-"""Which rows of a file are bad, and how to say so in one line."""
+"""The bad rows of a file, and their one-line error."""
 
 from __future__ import annotations
 

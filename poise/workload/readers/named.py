@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Collection, Mapping
 from difflib import SequenceMatcher, get_close_matches
 
-from poise.core.errors import TraceError
+from poise.core.errors import TraceError, UserError
 from poise.workload.readers.format import FIELDS, Format, Source, normal
 from poise.workload.readers.generic import GENERIC, MILLI
 
@@ -38,6 +39,17 @@ def named(path: str, columns: Mapping[str, str], found: Collection[str]) -> dict
             raise TraceError(f"{path}: columns: {field} is {column!r}, and no column has that name; {cure}")
         chosen[field] = Source(name, MILLI if field in TIMED and name.endswith("_ms") else 1.0)
     return chosen
+
+
+def parse_columns(text: str) -> dict[str, str]:
+    """The columns that `FIELD=COLUMN,FIELD=COLUMN` names; quotes keep commas. UserError where a part names none."""
+    pairs = {}
+    for part in next(csv.reader([text], skipinitialspace=True), []):
+        field, equals, column = part.partition("=")
+        if not equals or not field.strip() or not column.strip():
+            raise UserError(f"--columns {text}: {part!r} names no column; give FIELD=COLUMN, as in arrival_s=created")
+        pairs[field.strip()] = column.strip().strip('"')
+    return pairs
 
 
 def listed(found: Collection[str]) -> str:

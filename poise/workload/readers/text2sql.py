@@ -13,7 +13,7 @@ from poise.workload.readers.raw import Raw, moved
 SIDE_BY_SIDE = ("generate_candidate", "revise", "evaluate")
 """Stages whose neighbouring steps run at once: one for each candidate or test.
 
-The log does not say which do. In CHESS's pipeline (Hexgen-Flow, arXiv 2505.05286) candidates, their revisions and
+The log does not record which do. In CHESS's pipeline (Hexgen-Flow, arXiv 2505.05286) candidates, their revisions and
 their evaluations are independent of one another, while the agents (Information Retriever, unit_tester) decide again
 after each answer, on a prompt that grew by it.
 """
@@ -65,4 +65,4 @@ AGENT_STEPS = Format(
     prepare=steps,
 )
 """Objects with `query` and `steps`, a list of `[stage, input_tokens, output_tokens]`. All queries begin at 0, for such
-logs do not say when: arrivals of your own choice are `recorded_sessions`."""
+logs do not record when: use `recorded_sessions` for your own arrivals."""

@@ -37,7 +37,7 @@ def test_the_context_is_what_the_cache_holds() -> None:
     [
         ({"block_size": 0}, "--block-size 0 must be 1 or more"),
         ({"max_model_len": -1}, "--max-model-len -1 must not be negative"),
-        ({"port": 70_000}, "--port 70000 is no port"),
+        ({"port": 70_000}, "--port 70000 is not a port"),
         ({"speed": 0.0}, "--speed 0 must be above 0"),
         ({"gpu_memory_utilization": 1.5}, "--gpu-memory-utilization 1.5 must be above 0, up to 1"),
         ({"max_num_batched_tokens": 100}, "--max-num-batched-tokens 100 must not be below --max-num-seqs 256"),

@@ -97,9 +97,9 @@ def test_published_definitions_take_them() -> None:
 @pytest.mark.parametrize(
     ("kind", "path", "value", "said"),
     [
-        ("InferencePool", "extensionRef", {}, "spec.extensionRef: is no field"),
+        ("InferencePool", "extensionRef", {}, "spec.extensionRef: is not a field"),
         ("InferencePool", "targetPorts", [], "spec.targetPorts: has 0 items"),
-        ("InferencePool", "targetPorts.0.number", "80", "spec.targetPorts[0].number: '80' is no integer"),
+        ("InferencePool", "targetPorts.0.number", "80", "spec.targetPorts[0].number: '80' is not an integer"),
         (
             "InferencePool",
             "endpointPickerRef.failureMode",
@@ -151,8 +151,8 @@ def test_a_changed_file_rolls_the_pods() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"name": "Poise"}, "name 'Poise' is no name in Kubernetes"),
-        ({"namespace": ""}, "namespace '' is no name"),
+        ({"name": "Poise"}, "name 'Poise' is not a valid name in Kubernetes"),
+        ({"namespace": ""}, "namespace '' is not a valid name"),
         ({"replicas": 0}, "replicas 0 must be 1 or more"),
         ({"monitor": True}, f"monitor needs secret: name a Secret with {TOKEN}"),
         ({"gateway": {"listen": {"port": 1}}}, "gateway.listen is settled by the manifests"),

@@ -15,8 +15,9 @@ from poise.live.integrations.choice import Fallback, Subset
 from poise.live.integrations.ext_proc_request import ExtProcRequest, Picked
 from poise.policies.admit.ceiling import Ceiling
 from poise.recordings.control import control_of
+from poise.scenario.options import ServeOptions
 from poise.scenario.serve.build import Plan, gateway_of, plan, record
-from poise.scenario.serve.command import ServeOptions, serve
+from poise.scenario.serve.command import serve
 from poise.scenario.serve.envoy import open_envoy
 from poise.scenario.serve.load import load_gateway
 
@@ -41,7 +42,7 @@ def test_the_ready_line_names_the_files_router(
 
     monkeypatch.setattr("poise.scenario.serve.run.run", no_run)
     monkeypatch.setattr("poise.live.gateway.logs.start", lambda level, form: None)
-    serve(ServeOptions(EXAMPLE, ["shadow=round_robin"], [], "dualmap", None, None, None, None, None))
+    serve(ServeOptions(file=EXAMPLE, sets=["shadow=round_robin"], router="dualmap"))
     assert capsys.readouterr().out == "poise: serving on http://h:1/v1 by dualmap; stop with Ctrl-C\n"
 
 

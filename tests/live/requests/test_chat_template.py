@@ -85,7 +85,7 @@ def test_the_files_of_a_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("{", "cannot be read"), ("[]", "is no JSON object"), ('{"chat_template": "{% if"}', "is broken")],
+    [("{", "cannot be read"), ("[]", "is not a JSON object"), ('{"chat_template": "{% if"}', "is broken")],
 )
 def test_files_that_will_not_do(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "tokenizer_config.json").write_text(text)

@@ -168,7 +168,7 @@ def test_a_folder_that_will_not_do(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"tokenizer\.json: no such file"):
         Exact.of(tmp_path, 2)
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(UserError, match=r"tokenizer\.json: is no tokenizer"):
+    with pytest.raises(UserError, match=r"tokenizer\.json: is not a tokenizer"):
         Exact.of(tmp_path, 2)
 
 

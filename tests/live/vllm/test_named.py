@@ -49,8 +49,8 @@ def test_a_cost_is_a_file_of_calibration(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        ("chunked", "'chunked' is no mapping; give {SLOT: NAME}"),
-        ({"router": "pull"}, "'router' is no policy of an engine; it may name queue, batcher, preempt, cache, cost"),
+        ("chunked", "'chunked' is not a mapping; give {SLOT: NAME}"),
+        ({"router": "pull"}, "'router' is not a policy of an engine; it may name queue, batcher, preempt, cache, cost"),
         ({"batcher": ["chunked"]}, "batcher: ['chunked'] names no policy"),
         ({"batcher": "chunky"}, "policies.batcher: 'chunky' is no batcher; did you mean chunked"),
         ({"batcher": {"chunked": {"token": 5}}}, "unknown parameter 'token'; did you mean tokens"),

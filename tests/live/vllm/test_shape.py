@@ -345,7 +345,7 @@ def test_swapping_is_refused_at_the_start(poise: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cache", "said"), [("oracle_ttl", "is told the future"), (f"{__name__}:Ranks", "ranks what is evicted")]
+    ("cache", "said"), [("oracle_ttl", "needs the future"), (f"{__name__}:Ranks", "ranks what is evicted")]
 )
 def test_a_cache_policy_that_needs_a_simulation_is_refused(poise: Any, cache: str, said: str) -> None:
     with pytest.raises(UserError, match=said):

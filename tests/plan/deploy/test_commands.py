@@ -175,7 +175,7 @@ def test_events() -> None:
         (of_vllm, a_pool("deepseek-v3", weights="bf16"), "is published in fp8, and the plan has bf16 weights"),
         (of_vllm, a_pool(kind="TPU-v5p"), "flags and images are known for devices of NVIDIA and AMD, not TPU-v5p"),
         (of_vllm, a_pool(engine=Engine(lanes=(Lane(share=0.5), Lane("b", share=0.5)))), "lanes that share a device"),
-        (of_vllm, a_pool(engine=Engine(host_kv_bytes=1)), "preemption to host memory is no flag"),
+        (of_vllm, a_pool(engine=Engine(host_kv_bytes=1)), "preemption to host memory is not a flag"),
         (of_vllm, a_pool(engine=Engine(reserve_prompt=False)), "reserve_prompt is false"),
         (of_sglang, a_pool(kv="int8"), "SGLang keeps KV in bf16, fp8 or fp4, and the plan has int8"),
     ],

@@ -83,7 +83,7 @@ def test_a_space_without_layouts_is_refused() -> None:
         columns_of(JOB, Space(tensor=(3,)))
     with pytest.raises(ScenarioError, match="schedule 'zb' is not searched"):
         Space(schedule=("zb",))
-    with pytest.raises(ScenarioError, match="offload_activations 2 is no part"):
+    with pytest.raises(ScenarioError, match="offload_activations 2 is not a part"):
         Space(offload_activations=(0.0, 2.0))
 
 
@@ -102,7 +102,7 @@ def test_plan_as_typed(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "What binds it:" in out and "Time against memory" in out
     assert main([*words, "--tensor", "two"]) == 2
-    assert "'two' is no degree; give whole numbers" in capsys.readouterr().err
+    assert "'two' is not a degree; give whole numbers" in capsys.readouterr().err
     words[2] = "llama-3.1-405b"
     assert main(words) == 2
     assert "with 10% free" in capsys.readouterr().err

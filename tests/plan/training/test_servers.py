@@ -32,7 +32,7 @@ def test_no_message_crosses_the_slow_links(tmp_path: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("0,1\n1,x\n", "row 2: 'x' is no number"),
+        ("0,1\n1,x\n", "row 2: 'x' is not a number"),
         ("0,1\n1\n", "row 2: 1 values for 2 servers"),
         ("a,b,c\n0,1\n1,0\n", "3 names for 2 rows"),
         ("0,1\n1,0\n", "2 servers for 32 devices in servers of 8: 4"),

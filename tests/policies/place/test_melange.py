@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import product
 from math import ceil, inf, isclose
 
@@ -29,6 +31,15 @@ def test_the_authors_example() -> None:
 def test_the_solver_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     Melange().place(PUBLISHED, (A10G, A100))
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("order", ["melange, ortools", "ortools, melange"])
+def test_the_solver_and_or_tools_share_a_process(order: str) -> None:
+    """Both bring a HiGHS of their own; a shared library of one name would be taken for the other's."""
+    pytest.importorskip("ortools")
+    parts = {"melange": "import highspy; highspy.Highs()", "ortools": "from ortools.sat.python import cp_model"}
+    code = "; ".join(parts[part] for part in order.split(", "))
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr == ""
 
 
 def check(demand: Demand, units: tuple[Unit, ...], found: Placement) -> None:

@@ -181,7 +181,7 @@ def test_parts_that_do_not_make_a_whole_are_refused(
         (half,): "part 2/2 is missing; run it with --shard",
         (half, half): "is part 1/2, as",
         (half, other): "(seeds is '2' and not '1'); give parts of one run",
-        (half, tmp_path): "is no finished part (part.json is missing)",
+        (half, tmp_path): "is not a finished part (part.json is missing)",
     }
     for parts, said in wrong.items():
         assert main(["merge", str(tmp_path / "out"), *map(str, parts)]) == 2

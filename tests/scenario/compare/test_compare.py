@@ -216,5 +216,5 @@ def test_names_that_are_not_there(generated: Comparison) -> None:
         generated.interval("most", "ttft_s.p99")
     with pytest.raises(UserError, match="no result of 'in turn' at load 7"):
         generated.interval("in turn", "ttft_s.p99", 7.0, against="least")
-    with pytest.raises(UserError, match="'most' is no policy of this comparison; give one of in turn, least"):
+    with pytest.raises(UserError, match="'most' is not a policy of this comparison; give one of in turn, least"):
         generated.curve("most", "ttft_s.p99")

@@ -104,7 +104,7 @@ def test_a_mistake_is_told_with_its_place_and_its_cure(tmp_path: Path, field: st
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ("", r":1: engines\.0\.hints: nobody says how long; name policies\.cache"),
+        ("", r":1: engines\.0\.hints: no policy says how long; name policies\.cache"),
         ("policies: {cache: saga}", r":2: policies\.cache: ranks what is evicted, which no hint can say; take"),
         ("policies: {cache: oracle_ttl}", r":2: policies\.cache: needs the future"),
         ("policies: {cache: [continuum, fixed_ttl]}", r":2: policies\.cache: names 2; a gateway has one"),
@@ -151,7 +151,7 @@ def test_every_section_is_among_them() -> None:
         ("[{name: a}]", r"keys\.yaml:1: needs just one of key and sha256"),
         ("- {name: a, key: b}\n- {name: c, key: b}", r"keys\.yaml:2: has the key of 'a'"),
         ("[{name: a, key: b, weight: 0}]", r"keys\.yaml:1: weight is 0"),
-        ("[{name: a, key: b, concurrency: -1}]", r"keys\.yaml:1: concurrency is no such number"),
+        ("[{name: a, key: b, concurrency: -1}]", r"keys\.yaml:1: concurrency is not a valid number"),
         ("[{name: a, key: b, color: c}]", r"keys\.yaml:1: unknown field"),
     ],
 )

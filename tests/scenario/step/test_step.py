@@ -160,7 +160,7 @@ WRONG = [
     (["compare", "step.yaml", "--set", "layout={tensor: 3}"], "does not divide the 16 devices"),
     (["compare", "step.yaml", "--set", "layout={tensor: 16, data: 2}"], "make the product 16"),
     (["compare", "step.yaml", "--set", "layout=[{tensor: 2}, {tensor: 2}]"], "a layout stands twice"),
-    (["compare", "step.yaml", "--by", "steps"], "is no figure of a step; give one of step_s"),
+    (["compare", "step.yaml", "--by", "steps"], "is not a figure of a step; give one of step_s"),
     (["compare", "step.yaml", "--set", "compare.vary={hidden: [1]}"], "'hidden' cannot vary; give one of batch"),
     (["compare", "step.yaml", "--set", "compare.vary={batch: [32, 32]}"], "must be different numbers above 0"),
     (["compare", "step.yaml", "--set", "compare.vary={batch: [32], devices: [16]}"], "has 2 numbers; give one"),

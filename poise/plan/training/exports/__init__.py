@@ -1,4 +1,4 @@
-"""A layout as other trainers' settings: each file here writes those of one of them, or says why it cannot run it.
+"""Exports a layout to other trainers' settings; each file here writes one trainer's, or says why it cannot run it.
 
 torchtitan.py   a Python file of its dataclasses, and the schedule as PyTorch's CSV where it has none of that name
 megatron.py     arguments of Megatron-LM

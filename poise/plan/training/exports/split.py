@@ -1,4 +1,4 @@
-"""Which layers a stage has, for trainers that are told so."""
+"""The layers of each stage, for trainers that take an explicit split."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def layers(job: Job, layout: Layout) -> list[range]:
 
 
 def named(trainer: str, layout: Layout, known: dict[str, str]) -> str:
-    """What `trainer` calls the schedule; ScenarioError where it has none such."""
+    """The trainer's name for the schedule; ScenarioError where it has none."""
     if layout.schedule not in known:
         raise ScenarioError(
             f"{trainer} has no schedule {layout.schedule}; it has {', '.join(known)}. `poise train run` runs it, and "

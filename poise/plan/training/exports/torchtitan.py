@@ -66,7 +66,7 @@ def torchtitan(job: Job, layout: Layout) -> dict[str, str]:
 
 
 def _schedule(job: Job, layout: Layout) -> tuple[str, Schedule | None]:
-    """torchtitan's name for the schedule, or the one under which it places stages alike, with the schedule itself."""
+    """torchtitan's name for the schedule, or of one with the same placement, with the schedule itself."""
     if layout.schedule in _SCHEDULES:
         return _SCHEDULES[layout.schedule], None
     count = layout.microbatches(job)

@@ -1,0 +1,53 @@
+"""The options of `poise train run`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """The options."""
+
+    text: Annotated[Path, typer.Argument(help="A text file; its bytes are the training data.", metavar="TEXT")]
+    schedule: Annotated[str, typer.Option(metavar="NAME|FILE", help="A schedule by name or file.")] = "one_f_one_b"
+    ranks: Annotated[int | None, typer.Option(metavar="N", help="Pipeline ranks: processes to start here.", min=1)] = (
+        None
+    )
+    microbatches: Annotated[
+        int | None, typer.Option(metavar="M", help="Microbatches per step; default: 2 per rank.", min=1)
+    ] = None
+    chunks: Annotated[int | None, typer.Option(metavar="V", help="Model chunks per rank.", min=1)] = None
+    layers: Annotated[int, typer.Option(help="Layers of the decoder.", min=1)] = 8
+    hidden: Annotated[int, typer.Option(help="Hidden size.", min=1)] = 128
+    heads: Annotated[int, typer.Option(help="Attention heads.", min=1)] = 4
+    length: Annotated[int, typer.Option(help="Bytes per sequence.", min=1)] = 128
+    rows: Annotated[int, typer.Option(help="Sequences per microbatch.", min=1)] = 4
+    replicas: Annotated[int, typer.Option(metavar="D", help="Data-parallel pipelines.", min=1)] = 1
+    tensor: Annotated[int, typer.Option(metavar="T", help="Tensor-parallel degree within a rank.", min=1)] = 1
+    steps: Annotated[int, typer.Option(help="Training steps.", min=1)] = 200
+    optimizer: Annotated[str, typer.Option(metavar="NAME", help="Optimizer: adamw or sgd.")] = "adamw"
+    lr: Annotated[float, typer.Option(help="Learning rate.", min=0.0)] = 1e-3
+    clip: Annotated[float | None, typer.Option(help="Clip gradients at this norm.", min=1e-12)] = None
+    late: Annotated[
+        bool, typer.Option("--post-validate", help="Update before the gradient norm is known; correct afterwards.")
+    ] = False
+    seed: Annotated[int, typer.Option(help="Random seed for weights and data.", min=0)] = 0
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for checkpoints and losses.")] = Path("train-out")
+    every: Annotated[int, typer.Option("--checkpoint-every", metavar="N", help="Steps between checkpoints.", min=1)] = (
+        100
+    )
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the last checkpoint in DIR.")] = False
+    recording: Annotated[
+        Path | None, typer.Option("--record", metavar="FILE", help="Write the last step's operation times.")
+    ] = None
+    timeline: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the last step and its simulation for Perfetto.")
+    ] = None
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", metavar="S", help="Seconds after which a stalled job is stopped.", min=1.0)
+    ] = 300.0
