@@ -1,8 +1,8 @@
-"""Gather the layouts that InferenceX ran, from the history of its configurations: `poise/catalogue/inferencex.csv`.
+"""Gather the layouts that InferenceX ran, from the history of its configurations: `poise/validation/inferencex.csv`.
 
     git clone https://github.com/SemiAnalysisAI/InferenceX
     git clone https://github.com/NVIDIA/srt-slurm
-    python bench/inferencex_layouts.py InferenceX srt-slurm > poise/catalogue/inferencex.csv
+    python bench/inferencex_layouts.py InferenceX srt-slurm > poise/validation/inferencex.csv
 
 InferenceX (Apache-2.0) publishes results under fixed concurrency without saying how many prefill and decode workers
 stood behind them, or whether tokens were drafted. Its repository says so: each row of a configuration is one layout,
@@ -25,8 +25,8 @@ from typing import Any
 import yaml
 
 from poise.catalogue import device
-from poise.catalogue.assumptions import named_model
 from poise.core.errors import UserError
+from poise.validation.assumptions import named_model
 
 PATHS = [f"{folder}/{vendor}-master.yaml" for folder in (".github/configs", "configs") for vendor in ("nvidia", "amd")]
 FIELDS = ("engine", "model", "device", "weights", "version", "prompt", "output", "clients", "drafts", "batch")

@@ -136,6 +136,14 @@ def test_worlds_do_not_meet_and_do_not_know_policies() -> None:
         assert not MAY[world] & (WORLDS | {"policies"} | TASKS)
 
 
+def test_only_the_command_line_imports_validation() -> None:
+    """The wheel of Poise leaves `poise.validation` out, so nothing else in it may need it."""
+    wrong = [
+        each.where for each in _all() if each.brings == "poise.validation" and each.room not in ("cli", "validation")
+    ]
+    assert not wrong
+
+
 def test_nobody_imports_the_command_line() -> None:
     wrong = [each.where for each in _all() if each.brings == "poise.cli" and each.room not in ("__main__", "cli")]
     assert not wrong

@@ -20,6 +20,7 @@ from poise.cli.reading import reads
 from poise.cli.spelled import optional, renamed
 from poise.cli.train import app as train
 from poise.core.errors import PoiseError, UserError
+from poise.core.extras import install
 from poise.plan.options import PlanOptions
 from poise.recordings.options import RecordingOptions
 from poise.scenario.options import (
@@ -31,8 +32,8 @@ from poise.scenario.options import (
     Ray,
     ServeOptions,
     SimulateOptions,
+    ValidateOptions,
 )
-from poise.validation.options import ValidateOptions
 
 DONE, FAILED, MISTAKEN, INTERRUPTED = 0, 1, 2, 130
 
@@ -304,7 +305,12 @@ def whatif(options: RecordingOptions) -> None:
 @reads(ValidateOptions)
 def validate(options: ValidateOptions) -> None:
     """Compare predictions with measured runs."""
-    from poise.validation.command import validate_folder
+    try:
+        from poise.validation.command import validate_folder
+    except ModuleNotFoundError as error:  # the wheel of Poise leaves it out
+        if not (error.name or "").startswith("poise.validation"):
+            raise
+        raise UserError(f"validate: poise-validation is not installed; {install('validate')}") from None
 
     raise typer.Exit(FAILED if validate_folder(options) else DONE)
 

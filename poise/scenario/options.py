@@ -120,3 +120,29 @@ class DemoOptions:
     port: Annotated[int, typer.Option(metavar="N", help="Port for clients; 0 takes a free one.")] = 8000
     admin_port: Annotated[int, typer.Option(metavar="N", help="Port of the page; 0 takes a free one.")] = 8001
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidateOptions:
+    """The options of `poise validate`, which the wheel of Poise knows without its code; `json` is a file or `-`."""
+
+    folder: Annotated[
+        Path | None,
+        typer.Argument(help="Folder of measurements; default: POISE_DATA.", metavar="[DIR]", show_default=False),
+    ] = None
+    json: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Write the scores as JSON; - for standard output.")
+    ] = None
+    against: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Scores of an earlier run; exit code 1 if a group got worse.")
+    ] = None
+    page: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Write a page of predicted over measured.")
+    ] = None
+    answers: Annotated[Path | None, typer.Option(metavar="FILE", help="Write every prediction as a CSV table.")] = None
+    spread: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the errors of held-out devices, by kind.")
+    ] = None
+    jobs: Jobs = None
+    ray: Ray = None
+    quiet: Quiet = False

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from poise.catalogue.assumptions import meant_metric
 from poise.catalogue.engines import engine_defaults
 from poise.core.errors import PoiseError
 from poise.core.spec import Pool
@@ -15,6 +14,7 @@ from poise.experiment.interrupts import interrupts
 from poise.experiment.progress import Meter, silent
 from poise.experiment.workers import Workers, worker_pool
 from poise.scenario.engine_cost import cost_for
+from poise.validation.assumptions import meant_metric
 from poise.validation.batch import decode_s, prefill_s, static_outcome
 from poise.validation.condition import Condition, NotCoveredError, Reading, read_condition
 from poise.validation.naive import naive_cost

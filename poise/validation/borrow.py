@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from poise.catalogue.assumptions import NamedLoad, load_named
+from poise.validation.assumptions import NamedLoad, load_named
 from poise.validation.row import Row
 
 _WORKLOAD = re.compile(r"\bworkload ([\w-]+)")
@@ -26,7 +26,7 @@ def borrow(rows: Sequence[Row]) -> list[Row]:
     """The rows, those without load, lengths or both filled in where their workload is known.
 
     A workload is known by its name in the notes (`-lite` variants count as their own, then as their base's): from what
-    its source publishes of it (`poise.catalogue.assumptions`), else from another row that states it. There, rows of
+    its source publishes of it (`poise.validation.assumptions`), else from another row that states it. There, rows of
     the same stage and the same model lend first, then the same stage, then any. The engine's limits stay the row's own.
     """
     lenders: dict[tuple[str, str], list[Row]] = {}

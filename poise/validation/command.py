@@ -23,7 +23,7 @@ from poise.validation.score import Score, scores
 from poise.validation.training.score import training_scores
 
 if TYPE_CHECKING:
-    from poise.validation.options import ValidateOptions
+    from poise.scenario.options import ValidateOptions
 
 SHOWN = 5
 """Unreadable rows that are named; the rest are counted."""

@@ -8,7 +8,15 @@ from functools import cache
 from math import gcd
 from typing import Literal
 
-from poise.catalogue.assumptions import (
+from poise.catalogue.engines import EngineDefaults, engine_defaults
+from poise.catalogue.models import published_format
+from poise.catalogue.spelling import counted, format_spelled
+from poise.core.errors import CapacityError, UserError
+from poise.core.model import Model
+from poise.core.spec import Device, Engine, Format, Pool
+from poise.cost import kv_blocks
+from poise.cost.memory import footprint
+from poise.validation.assumptions import (
     Scenario,
     era_of,
     named_device,
@@ -17,16 +25,8 @@ from poise.catalogue.assumptions import (
     narrowest,
     scenario_of,
 )
-from poise.catalogue.engines import EngineDefaults, engine_defaults
-from poise.catalogue.layouts import Side
-from poise.catalogue.models import published_format
-from poise.catalogue.spelling import counted, format_spelled
-from poise.core.errors import CapacityError, UserError
-from poise.core.model import Model
-from poise.core.spec import Device, Engine, Format, Pool
-from poise.cost import kv_blocks
-from poise.cost.memory import footprint
 from poise.validation.borrow import borrows
+from poise.validation.layouts import Side
 from poise.validation.load import Load, load_of
 from poise.validation.row import SILENT, Row
 from poise.validation.setup import UNKNOWN, Setup, of_inferencex, setup_of

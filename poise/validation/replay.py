@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poise.catalogue.assumptions import named_device, named_model
 from poise.catalogue.engines import on_ranks
 from poise.core.errors import PoiseError, TraceError, UserError
 from poise.core.spec import Engine, Pool
 from poise.core.units import SECOND
 from poise.validation.answer import Answer
+from poise.validation.assumptions import named_device, named_model
 from poise.validation.condition import Condition, NotCoveredError
 from poise.validation.load import Load
 from poise.validation.outcome import Outcome, outcome_of, statistics

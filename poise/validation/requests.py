@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from poise.catalogue.assumptions import LEVELS
 from poise.core.units import SECOND
+from poise.validation.assumptions import LEVELS
 from poise.validation.condition import Condition
 from poise.validation.load import RATE_REQUESTS, Load
 from poise.validation.outcome import Floats

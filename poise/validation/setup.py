@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from poise.catalogue.layouts import Layout, Run, layouts_of
-from poise.catalogue.recipes import PLAIN, Recipe, recipe_for
 from poise.core.model import Model
 from poise.core.spec import Device, Format
+from poise.validation.layouts import Layout, Run, layouts_of
+from poise.validation.recipes import PLAIN, Recipe, recipe_for
 from poise.validation.row import Row
 
 _INFERENCEX = re.compile(r"\bdump 20\d\d-")

@@ -10,13 +10,13 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from poise.catalogue.assumptions import named_device, named_model
 from poise.core.errors import PoiseError, TraceError, UserError
 from poise.core.estimate import Chunk, StepShape
 from poise.core.spec import Pool
 from poise.core.units import SECOND
 from poise.scenario.engine_cost import cost_for
 from poise.validation.answer import Answer
+from poise.validation.assumptions import named_device, named_model
 from poise.validation.row import Row
 from poise.workload.readers.inflate import gunzip
 

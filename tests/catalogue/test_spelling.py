@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poise.catalogue import device, devices, model, models
-from poise.catalogue.assumptions import named_device, named_format, named_model
 from poise.catalogue.models import published_format
 from poise.catalogue.spelling import counted, format_spelled
 from poise.core.errors import UserError
+from poise.validation.assumptions import named_device, named_format, named_model
 from tests.depth import examples
 
 MODELS = {

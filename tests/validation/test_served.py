@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from poise.catalogue.assumptions import LEVELS
 from poise.catalogue.engines import engine_defaults
 from poise.core.estimate import StepShape
 from poise.core.units import SECOND
 from poise.cost import kv_blocks
 from poise.cost.memory import footprint
 from poise.scenario.engine_cost import cost_for
+from poise.validation.assumptions import LEVELS
 from poise.validation.batch import decode_s, prefill_s
 from poise.validation.condition import Condition, read_condition
 from poise.validation.load import load_of

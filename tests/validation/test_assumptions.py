@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from poise.catalogue import device, model
-from poise.catalogue.assumptions import (
+from poise.catalogue.engines import engine_defaults
+from poise.catalogue.spelling import format_spelled
+from poise.core.errors import UserError
+from poise.validation.assumptions import (
     LEVELS,
     era_of,
     meant_metric,
@@ -15,9 +18,6 @@ from poise.catalogue.assumptions import (
     narrowest,
     scenario_of,
 )
-from poise.catalogue.engines import engine_defaults
-from poise.catalogue.spelling import format_spelled
-from poise.core.errors import UserError
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from poise.catalogue.layouts import Layout, Run, Side, layouts_of
-from poise.catalogue.recipes import PLAIN, Recipe, recipe_for
+from poise.validation.layouts import Layout, Run, Side, layouts_of
+from poise.validation.recipes import PLAIN, Recipe, recipe_for
 
 B200 = "B200-SXM-180GB"
 RUN = Run("TensorRT-LLM", "deepseek-ai/DeepSeek-R1", B200, "fp8", "0.8.1.post2", "2026-03-01", 1024, 1024, 896)
