@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-import poise
 from poise.core.errors import UserError
+from poise.core.version import version
 from poise.live.emulator import shape
 from poise.live.emulator.ask import EngineRequest, Limits, Reader
 from poise.live.emulator.engine import Core
@@ -222,7 +222,7 @@ class Service:
         exchange.end()
 
     def _version(self, exchange: Exchange) -> None:
-        exchange.answer(200, shape.encode({"version": f"{poise.__version__}+poise.emulated"}))
+        exchange.answer(200, shape.encode({"version": f"{version()}+poise.emulated"}))
 
     def _load(self, exchange: Exchange) -> None:
         exchange.answer(200, shape.encode({"server_load": len(self.engine.core.driver.listeners)}))

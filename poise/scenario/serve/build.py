@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-import poise
 from poise.catalogue import device as find_device
 from poise.catalogue import model as find_model
 from poise.core.control.control import Control
@@ -23,6 +22,7 @@ from poise.core.records.header import header
 from poise.core.slot import CONTROL, acting
 from poise.core.spec import Belief, Engine, Pool, PoolSpec, ReplicaSpec
 from poise.core.units import SECOND, seconds
+from poise.core.version import version
 from poise.cost import Roofline
 from poise.live.admin.server import Admin
 from poise.live.discovery.address import Engine as Place
@@ -214,7 +214,7 @@ def _header(plan: Plan, gateway: Gateway, began: dict[str, Any]) -> dict[str, An
     return header(
         control.state.replicas, control.state.belief, gateway.named,
         seed=section.seed, resume=False, models=names, engines=engines, pools=plan.pools,
-        tries=section.tries, poise=poise.__version__, began=began, hash=f"xxh3_64 of {hashed}",
+        tries=section.tries, poise=version(), began=began, hash=f"xxh3_64 of {hashed}",
         block_tokens=section.belief.block_tokens if plan.exact else 64, **picker,
     )  # fmt: skip
 
