@@ -149,6 +149,11 @@ def test_nobody_imports_the_command_line() -> None:
     assert not wrong
 
 
+def test_only_claims_and_the_command_line_stand_above_the_face() -> None:
+    wrong = [each.where for each in _all() if each.brings == "poise" and each.room not in ("__main__", "claims", "cli")]
+    assert not wrong
+
+
 @pytest.mark.parametrize(
     ("file", "line", "said"),
     [
