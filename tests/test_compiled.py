@@ -91,7 +91,7 @@ def test_compiled_code_needs_nothing_of_the_compiler(compiled: Path) -> None:
 def test_a_stale_object_is_refused(compiled: Path, tmp_path: Path) -> None:
     shutil.copytree(compiled / "poise", tmp_path / "poise")
     assert run(tmp_path, "-c", "import poise.core").returncode == 0
-    source = tmp_path / "poise" / "core" / "lane.py"
+    source = tmp_path / "poise" / "core" / "engine" / "lane.py"
     source.write_text(source.read_text(encoding="utf-8") + "\n", encoding="utf-8")
     refused = run(tmp_path, "-c", "import poise.core")
     assert refused.returncode == 1

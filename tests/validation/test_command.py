@@ -89,7 +89,7 @@ def test_processes_do_not_change_answers() -> None:
     assert answer_rows(rows, Workers(2)) == answer_rows(rows)
 
 
-DATA = Path(os.environ.get("POISE_DATA", Path(__file__).parents[3] / "../shared/data")) / "fidelity/serving_e2e.csv"
+DATA = Path(os.environ.get("POISE_DATA", Path(__file__).parents[2] / "../shared/data")) / "fidelity/serving_e2e.csv"
 
 
 @pytest.mark.slow

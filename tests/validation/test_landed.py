@@ -9,7 +9,7 @@ import pytest
 
 from poise.cli import DONE, main
 
-LANDED = Path(__file__).parents[3] / "bench" / "validation.json"
+LANDED = Path(__file__).parents[2] / "bench" / "validation.json"
 
 
 @pytest.mark.slow

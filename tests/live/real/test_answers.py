@@ -35,8 +35,8 @@ def test_a_stream_is_the_engines_own(pair: Pair, served: Served) -> None:
     """The same text, the same end and usage, here and there, piece by piece."""
     body = {**CHAT, "stream_options": {"include_usage": True}}
     direct, through = (chunks(url, body) for url in (pair.engines[0].url, served.url))
-    for told in (direct, through):  # a busy engine puts several tokens into one chunk now and then
-        assert 4 < len(told) <= 1 + CHAT["max_tokens"] + 1, "role, tokens, usage"
+    for told in (direct, through):  # a busy engine puts several tokens into one chunk, all of them at worst
+        assert 3 <= len(told) <= 1 + CHAT["max_tokens"] + 1, "role, tokens, usage"
     assert text(through) == text(direct)
     assert (through[0], through[-2]["choices"][0]["finish_reason"], through[-1]["usage"]["completion_tokens"]) == (
         direct[0], "length", CHAT["max_tokens"],
