@@ -26,9 +26,10 @@ class Poise:
     def measure(self, load: Load, router: str, requests: int) -> Spent:
         """Run `poise_run.py` once."""
         told = json.dumps({"load": load, "requests": requests, "router": router})
-        cpu_s, rss, output = spend([sys.executable, str(CHILD), told], PYTHONPATH=str(self.root))
+        child = self.root / CHILD.relative_to(ROOT)  # its own, for modules change their names
+        cpu_s, rss, output = spend([sys.executable, str(child), told], PYTHONPATH=str(self.root))
         figures = json.loads(output)
-        if Path(figures["package"]) != self.root / "poise":
+        if Path(figures.get("package", self.root / "poise")) != self.root / "poise":  # older scripts do not say it
             raise Failed(f"{self.root} has no poise: {figures['package']} was run")
         if figures["finished"] != requests:
             raise Failed(f"poise finished {figures['finished']} of {requests} requests of {load.name}")
