@@ -24,6 +24,7 @@ from poise.core.extras import install
 from poise.plan.options import PlanOptions
 from poise.recordings.options import RecordingOptions
 from poise.scenario.options import (
+    Columns,
     CompareOptions,
     DemoOptions,
     Jobs,
@@ -168,10 +169,7 @@ def demo(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Skip invalid rows of the trace and count them.")
     ] = False,
-    columns: Annotated[
-        str | None,
-        typer.Option(metavar="FIELD=COLUMN,…", help="Name columns of the trace, as in arrival_s=created."),
-    ] = None,
+    columns: Columns = None,
 ) -> None:
     """Compare four routers at four loads on eight replicas."""
     from poise.scenario.command import show_demo

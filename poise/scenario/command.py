@@ -48,6 +48,7 @@ def simulate_file(options: SimulateOptions) -> bool:
 
 def _shorthands(options: SimulateOptions) -> Iterator[Override]:
     """Options that stand for a field of the scenario."""
+    from poise.scenario.override import of_trace
     from poise.scenario.read import parse_value
 
     if len(options.routers) > 1:
@@ -59,12 +60,7 @@ def _shorthands(options: SimulateOptions) -> Iterator[Override]:
         yield ("policies", "router"), parse_value(name, f"--router {name}"), f"--router {name}"
     if options.seed is not None:
         yield ("run", "seeds"), [parse_value(options.seed, f"--seed {options.seed}")], f"--seed {options.seed}"
-    if options.skip_bad:
-        yield ("workload", "skip_bad"), True, "--skip-bad"
-    if options.columns is not None:
-        from poise.workload.readers.named import parse_columns
-
-        yield ("workload", "columns"), parse_columns(options.columns), "--columns"
+    yield from of_trace(options.skip_bad, options.columns)
 
 
 def _check_places(options: SimulateOptions) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from poise.core.errors import ScenarioError
@@ -24,6 +24,16 @@ def parse_override(text: str) -> Override:
         raise ScenarioError(f"{option}: the path {dotted!r} has an empty part; write it as in cluster.pools.0.replicas")
     path = tuple(int(part) if part.isdecimal() else part for part in parts)
     return path, parse_value(value, option), option
+
+
+def of_trace(skip_bad: bool, columns: str | None) -> Iterator[Override]:
+    """The fields that `--skip-bad` and `--columns` stand for."""
+    if skip_bad:
+        yield ("workload", "skip_bad"), True, "--skip-bad"
+    if columns is not None:
+        from poise.workload.readers.named import parse_columns
+
+        yield ("workload", "columns"), parse_columns(columns), "--columns"
 
 
 def apply_override(data: dict[str, Any], places: Places, path: Path, value: Any, option: str) -> None:

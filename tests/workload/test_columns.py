@@ -65,7 +65,7 @@ def test_a_wide_file_lists_only_some_of_its_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"arrival": "created at"}, "'arrival' is no field of a request; did you mean arrival_s?"),
+        ({"arrival": "created at"}, "'arrival' is not a field of a request; did you mean arrival_s?"),
         ({"arrival_s": "creatd at"}, "no column has that name; did you mean 'created_at'?"),
         ({"prompt_tokens": "zzz"}, "no column has that name; the file has created_at, in_tok, out_tok"),
     ],

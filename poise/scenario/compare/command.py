@@ -21,6 +21,7 @@ from poise.scenario.compare.run import run
 from poise.scenario.compare.study import SEEDS, Setting, Study
 from poise.scenario.idle import check_idle
 from poise.scenario.load import load
+from poise.scenario.override import Override, of_trace
 from poise.scenario.read import parse_value
 from poise.scenario.resolve import provenance
 from poise.scenario.step.read import is_step
@@ -30,7 +31,6 @@ from poise.scenario.write import about, check_json, check_writable, put_json, wr
 if TYPE_CHECKING:
     from poise.scenario.compare.comparison import Comparison
     from poise.scenario.options import CompareOptions
-    from poise.scenario.override import Override
 
 
 def compare_file(options: CompareOptions) -> bool:
@@ -114,12 +114,7 @@ def _shorthands(options: CompareOptions) -> Iterator[Override]:
         yield ("run", "seeds"), parse_value(options.seeds, f"--seeds {options.seeds}"), f"--seeds {options.seeds}"
     if options.by is not None:
         yield ("compare", "by"), options.by, f"--by {options.by}"
-    if options.skip_bad:
-        yield ("workload", "skip_bad"), True, "--skip-bad"
-    if options.columns is not None:
-        from poise.workload.readers.named import parse_columns
-
-        yield ("workload", "columns"), parse_columns(options.columns), "--columns"
+    yield from of_trace(options.skip_bad, options.columns)
 
 
 def _check_places(options: CompareOptions) -> None:

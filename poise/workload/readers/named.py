@@ -13,8 +13,8 @@ from poise.workload.readers.generic import GENERIC, MILLI
 SHOWN = 12
 """Columns of a file that an error lists at most."""
 
-ALIKE = 0.5
-"""How alike a column's name and a known one are for it to be suggested."""
+CLOSE = 0.8
+"""How alike a column's name must be to a known one to be suggested for that alone."""
 
 TIMED = ("arrival_s", "delay_s", "deadline_s", "timeout_s")
 """Fields in seconds: a column whose name ends in `_ms` holds thousandths of them."""
@@ -31,7 +31,7 @@ def named(path: str, columns: Mapping[str, str], found: Collection[str]) -> dict
         if field not in FIELDS:
             near = get_close_matches(field, FIELDS, 1)
             cure = f"did you mean {near[0]}?" if near else f"give one of {', '.join(FIELDS)}"
-            raise TraceError(f"{path}: columns: {field!r} is no field of a request; {cure}")
+            raise TraceError(f"{path}: columns: {field!r} is not a field of a request; {cure}")
         name = normal(str(column))
         if name not in found:
             near = get_close_matches(name, found, 1)
@@ -89,7 +89,7 @@ def _suggested(chosen: Format, fields: Collection[str], found: Collection[str]) 
         left = sorted(set(found) - set(taken.values()))
         scores = {name: _score(name, field, chosen) for name in left}
         best = max(scores, key=lambda name: scores[name], default=None)
-        if best is not None and scores[best] >= ALIKE:
+        if best is not None and scores[best] > 0:
             taken[field] = best
     return taken
 
@@ -98,6 +98,7 @@ def _score(name: str, field: str, chosen: Format) -> float:
     known = [source.column for source in chosen.columns.get(field, ())]
     leaf = name.rpartition(".")[2]
     alike = max((SequenceMatcher(None, leaf, other).ratio() for other in known), default=0.0)
-    words = WORDS.get(field, ())
-    hit = next((place for place, word in enumerate(words) if word in leaf), None)
-    return max(alike, 0.0 if hit is None else 1.0 - 0.05 * hit) if hit is not None or alike > 0.8 else 0.0
+    hit = next((place for place, word in enumerate(WORDS.get(field, ())) if word in leaf), None)
+    if hit is not None:
+        return max(alike, 1.0 - 0.05 * hit)
+    return alike if alike > CLOSE else 0.0
