@@ -6,7 +6,7 @@ TRACE ?=
 DEMO_OUT ?= demo-out
 SEED ?= $(shell date +%s)
 
-.PHONY: help venv demo demo-live test test-slow explore lint bench compile uncompile wheels clean
+.PHONY: help venv demo demo-live test test-slow explore lint bench compile uncompile wheels test-wheels clean
 
 help:
 	@echo "make demo       four routers at four loads; TRACE=FILE does the same on a recorded trace"
@@ -15,7 +15,7 @@ help:
 	@echo "make explore    the properties on examples that no run has seen; SEED=NUMBER repeats a run"
 	@echo "make lint       ruff and mypy;  make bench  speed;  make venv  only the environment of the tests"
 	@echo "make compile    the same simulator at twice the speed, with a C compiler; make uncompile undoes it"
-	@echo "make wheels     dist/: the wheel of Poise, and that of the extra validate"
+	@echo "make wheels     dist/: a compiled wheel for each Python found, the pure ones, the sdist; make test-wheels tries them"
 
 venv: .venv/ready
 
@@ -63,8 +63,10 @@ uncompile: venv
 	@$(BIN)/python tools/compile.py --remove
 
 wheels: .venv/base
-	$(BIN)/python -m hatchling build --target wheel --directory dist
-	cd validation && ../$(BIN)/python -m hatchling build --target wheel --directory ../dist
+	@$(BIN)/python tools/wheels.py
+
+test-wheels: .venv/base
+	@$(BIN)/python tools/wheels.py --test
 
 clean:
 	$(PYTHON) tools/compile.py --remove

@@ -7,6 +7,11 @@ import sys
 
 def main() -> int:
     """Run the command line; what cannot even be imported (`core.compiled.check`) is one line too."""
+    if (
+        sys.platform == "win32"
+    ):  # where a pipe or a file takes the code page of the country, in which ≤ cannot be written
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(encoding="utf-8")
     try:
         from poise.cli import main as command
     except ImportError as error:

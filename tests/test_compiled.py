@@ -1,4 +1,4 @@
-"""`make compile` changes nothing but the speed; and compiled code never stands in for sources that have changed."""
+"""The compiled wheel changes nothing but the speed; and compiled code never stands in for sources that have changed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import runpy
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -35,15 +37,28 @@ def run(folder: Path, *arguments: str, **environment: str) -> subprocess.Complet
     )
 
 
+def build(out: Path, wish: str) -> Path:
+    """The wheel that is built with this POISE_COMPILE."""
+    done = run(ROOT, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(out), POISE_COMPILE=wish)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = out.iterdir()
+    return wheel
+
+
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a compiled copy of the package."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiled wheel of this Python."""
     lacking = runpy.run_path(str(TOOL))["lacking"]()
     if lacking:
         pytest.skip(lacking)
+    return build(tmp_path_factory.mktemp("wheel"), "1")
+
+
+@pytest.fixture(scope="module")
+def compiled(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what is in the compiled wheel."""
     folder = tmp_path_factory.mktemp("compiled")
-    done = run(ROOT, str(TOOL), "--into", str(folder))
-    assert done.returncode == 0, done.stderr
+    ZipFile(wheel).extractall(folder)
     return folder
 
 
@@ -95,6 +110,10 @@ def test_a_stale_object_is_refused(compiled: Path, tmp_path: Path) -> None:
     source.write_text(source.read_text(encoding="utf-8") + "\n", encoding="utf-8")
     refused = run(tmp_path, "-c", "import poise.core")
     assert refused.returncode == 1
+    assert f"{source} is not what was compiled: install Poise again" in refused.stderr
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "compile.py").touch()
+    refused = run(tmp_path, "-c", "import poise.core")
     assert f"{source} is not what was compiled: `make compile` again, or `make uncompile`" in refused.stderr
     told = run(tmp_path, "-m", "poise", "--version")
     assert (told.returncode, told.stdout) == (2, "")
@@ -107,3 +126,30 @@ def test_without_a_compiler_the_cure_is_named(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "no C compiler 'no-such-compiler'; install one" in done.stderr
     assert not any(tmp_path.iterdir())
+
+
+def test_the_wheel_is_the_pure_one_and_objects_for_this_platform(wheel: Path, tmp_path: Path) -> None:
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    version = f"cp3{sys.version_info.minor}"
+    assert wheel.name.endswith(f"-{version}-{version}-{platform}.whl")
+    pure = build(tmp_path, "0")
+    assert pure.name.endswith("-py3-none-any.whl")
+    ours, theirs = ZipFile(wheel), ZipFile(pure)
+    objects = {name for name in ours.namelist() if name.endswith((".so", ".pyd"))}
+    assert objects and set(ours.namelist()) - objects == set(theirs.namelist())
+    other = [name for name in theirs.namelist() if ours.read(name) != theirs.read(name)]
+    assert [name.rpartition("/")[2] for name in other] == ["WHEEL", "RECORD"]
+
+
+def test_installed_in_a_fresh_environment_it_gives_what_pure_python_gives(wheel: Path, tmp_path: Path) -> None:
+    """`make test-wheels` does this with dependencies from the registry; here they are those of the tests."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path)], check=True)
+    python = tmp_path / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*pip, str(wheel)], check=True)
+    (site,) = tmp_path.glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
+    command = [str(python), str(ROOT / "tools" / "try_wheel.py"), "--core", "compiled"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(" bytes: compiled and pure Python are equal\n")

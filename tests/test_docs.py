@@ -7,6 +7,7 @@ import runpy
 import shlex
 from collections.abc import Iterator
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -143,6 +144,9 @@ def test_commands(place: str, line: str) -> None:
     elif words[0] == "python":
         script = words[1] if words[1] != "-m" else words[2].replace(".", "/") + ".py"
         assert (ROOT / script).is_file()
+    elif words[:2] == ["pip", "install"]:
+        extras = metadata.metadata("poise").get_all("Provides-Extra") or ()
+        assert set(words[2:]) <= {".", *(f".[{extra}]" for extra in extras)}
     else:
         assert words[0] in ("git", "cd"), f"{place}: {line}"
 
@@ -157,7 +161,9 @@ def inline() -> list[str]:
 def test_commands_in_prose(told: str) -> None:
     """A command's name alone must exist; with more words it must parse."""
     words = shlex.split(told.replace(" …", ""))
-    if len(words) == 1:
+    if words[0].startswith("--"):
+        assert words in [[option] for each in command_line().params for option in each.opts]
+    elif len(words) == 1:
         assert words[0] in command_line().commands
     else:
         parse(words)

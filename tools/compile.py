@@ -5,8 +5,9 @@
     python tools/compile.py --into DIR  a compiled copy of the package in DIR, an empty folder
     python tools/compile.py -O 3        the same with more time for the C compiler
 
-Needs mypy, setuptools (both in requirements.txt) and a C compiler. The sources are compiled as they stand and remain
-the reference; policies are left as they are, since anybody may write and subclass them.
+Needs mypy, setuptools (both in requirements-test.txt) and a C compiler. The sources are compiled as they stand and
+remain the reference; policies are left as they are, since anybody may write and subclass them. `hatch_build.py` calls
+this for wheels.
 """
 
 from __future__ import annotations
@@ -56,6 +57,9 @@ FLAGS = ["-fno-semantic-interposition", "-fvisibility=hidden"]
 SKIP = "--follow-imports=skip"
 """For mypy: what is not compiled is `Any` here. Reading it, numpy's stubs above all, would take most of the time."""
 
+BUILD = ("mypy==2.4.1", "setuptools==84.2.1")
+"""What compiling needs beside the C compiler, in the versions of requirements-test.txt."""
+
 OBJECTS = tuple(EXTENSION_SUFFIXES)
 
 
@@ -86,6 +90,11 @@ def main() -> None:
 
 def lacking() -> str:
     """What stands in the way of compiling, and the cure; empty if nothing does."""
+    return lacking_compiler() or lacking_packages()
+
+
+def lacking_compiler() -> str:
+    """The C compiler or the headers of Python, where they are missing, and the cure."""
     command = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
     header = Path(sysconfig.get_path("include")) / "Python.h"
     if os.name == "posix" and shutil.which(command) is None:
@@ -95,9 +104,14 @@ def lacking() -> str:
         )
     if not header.exists():
         return f"{header} is missing; install Python's headers (Debian: apt install python3-dev)"
-    for name in ("mypyc", "setuptools"):
+    return ""
+
+
+def lacking_packages() -> str:
+    """The package that compiling needs, where it is missing, and the cure."""
+    for name, package in zip(("mypyc", "setuptools"), BUILD, strict=True):
         if find_spec(name) is None:
-            return f"{name} is not installed; `make compile` has it, or pip install 'poise[dev]'"
+            return f"{name} is not installed; `make compile` installs it, or {sys.executable} -m pip install {package}"
     return ""
 
 

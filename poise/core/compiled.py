@@ -1,6 +1,7 @@
 """The sources of compiled code, so that it is never used for sources that have changed since.
 
-`make compile` (`tools/compile.py`) fills in `SOURCES` in the copy that it compiles; in pure Python it stays empty.
+`make compile` and the build of a wheel (`tools/compile.py`) fill in `SOURCES` in the copy that they compile; in pure
+Python it stays empty.
 """
 
 from __future__ import annotations
@@ -24,4 +25,6 @@ def check(core: str) -> None:
     for name, checksum in SOURCES.items():
         file = Path(core).parent / name
         if not file.exists() or crc32(file.read_bytes()) != checksum:
-            raise ImportError(f"{file} is not what was compiled: `make compile` again, or `make uncompile`")
+            clone = (Path(core).parents[1] / "tools" / "compile.py").exists()
+            cure = "`make compile` again, or `make uncompile`" if clone else "install Poise again"
+            raise ImportError(f"{file} is not what was compiled: {cure}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
@@ -41,7 +41,7 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
         target.parent.mkdir(parents=True, exist_ok=True)
         _clear(target)
         with fresh.open("wb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            _hold(file)
             yield file
         fresh.replace(target)
     except OSError as error:
@@ -53,8 +53,30 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
 
 
 def _clear(target: Path) -> None:
-    """Remove unfinished files of `target` without a writer: a writer holds a lock on its file."""
+    """Remove unfinished files of `target` without a writer."""
     for left in target.parent.glob(f".{escape(target.name)}.*.part"):
-        with suppress(OSError), left.open("rb") as file:
+        with suppress(OSError):
+            _remove(left)
+
+
+if sys.platform == "win32":
+
+    def _hold(file: BinaryIO) -> None:
+        """Nothing to do: on Windows a file that is open cannot be removed."""
+
+    def _remove(left: Path) -> None:
+        """Remove a file; OSError while it is open."""
+        left.unlink()
+
+else:
+    import fcntl
+
+    def _hold(file: BinaryIO) -> None:
+        """Lock a file for as long as it is open."""
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+    def _remove(left: Path) -> None:
+        """Remove a file; OSError while its writer holds it."""
+        with left.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             left.unlink()

@@ -10,7 +10,7 @@ faults     Guard (guard.py): find the failed rank and stop the others; Ranks (ra
 training   command.py: `poise train run` of a Job (job.py) by train.py; norm.py: clipping, late.py: clipping afterwards
 elsewhere  pytorch.py: the same schedule through torch.distributed.pipelining
 
-Needs PyTorch (`pip install poise[torch]`), but for recording.py, job.py and command.py.
+Needs PyTorch (the extra `torch`), but for recording.py, job.py and command.py.
 """
 
 from __future__ import annotations

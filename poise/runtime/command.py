@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from poise.core.errors import RankError, UserError
 from poise.core.extras import install
+from poise.core.posix import need_posix
 from poise.runtime.job import BYTES, Job, ranks_of, schedule_of
 from poise.runtime.size import Size
 
@@ -34,6 +35,8 @@ def job_of(options: RunOptions, processes: int | None) -> Job:
 def run(options: RunOptions) -> None:
     """Train, after reporting every error in the inputs before a process starts."""
     world = os.environ.get("WORLD_SIZE") if "RANK" in os.environ else None
+    if world is None:  # ranks are forked here
+        need_posix("poise train run")
     if world is not None and options.ranks is not None and options.ranks != int(world):
         raise UserError(f"--ranks {options.ranks}: torchrun has started {world} processes; leave it out")
     processes = int(world) if world is not None else None

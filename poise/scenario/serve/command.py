@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from poise.core.errors import UserError
 from poise.core.extras import install
+from poise.core.posix import need_posix
 
 if TYPE_CHECKING:
     from poise.live.gateway.gateway import Gateway
@@ -76,7 +77,8 @@ def emulate(given: dict[str, Any]) -> int:
 
 
 def need_live(command: str) -> None:
-    """UserError if a library of the extra `live` is missing."""
+    """UserError on Windows, and if a library of the extra `live` is missing."""
+    need_posix(command)
     missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
     if missing:
         raise UserError(f"{command}: needs {', '.join(missing)}; {install('live')}")
