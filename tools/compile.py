@@ -54,8 +54,9 @@ COPYABLE = {
 FLAGS = ["-fno-semantic-interposition", "-fvisibility=hidden"]
 """For gcc and clang: nobody else links to these objects, so calls between their functions may be direct."""
 
-SKIP = "--follow-imports=skip"
-"""For mypy: what is not compiled is `Any` here. Reading it, numpy's stubs above all, would take most of the time."""
+APART = ("--follow-imports=skip", "--no-site-packages", "--ignore-missing-imports")
+"""For mypy: what is not compiled is `Any`, installed or not: pip builds wheels in an environment without it; and
+reading it, numpy's stubs above all, would take most of the time."""
 
 BUILD = ("mypy==2.4.1", "setuptools==84.2.1")
 """What compiling needs beside the C compiler, in the versions of requirements-test.txt."""
@@ -144,7 +145,7 @@ def compile_copy(folder: Path, level: str) -> Path:
         make_copyable(folder / file)
     os.chdir(folder)
     extensions = mypycify(
-        [SKIP, *files],
+        [*APART, *files],
         opt_level=level,
         debug_level="0",
         multi_file=True,
