@@ -96,6 +96,8 @@ def lacking() -> str:
 
 def lacking_compiler() -> str:
     """The C compiler or the headers of Python, where they are missing, and the cure."""
+    if sys.implementation.name != "cpython":
+        return f"mypyc compiles for CPython, and this is {sys.implementation.name}"
     command = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
     header = Path(sysconfig.get_path("include")) / "Python.h"
     if os.name == "posix" and shutil.which(command) is None:
