@@ -24,7 +24,7 @@ from poise.report.metrics import measure, met
 from poise.report.programs import spans
 from poise.report.rates import best, works
 from poise.report.seeds import CONFIDENCE, mean
-from poise.report.shares import independent, score
+from poise.report.shares import independent, sample_size, score
 from poise.report.spending import load, pools_by_replica
 from poise.scenario.simulate import Cost, simulate
 from poise.sim.terms import Stopping
@@ -175,10 +175,9 @@ def _spread(runs: Sequence[Run], shares: Sequence[float], slo: Slo, warmup_s: fl
     It holds near 0 and 1 too (`report.shares`): all of 200 arrivals are not 100 ± 0 %.
     """
     found = over_seeds(shares) if len(shares) > 1 else _by_blocks(runs[0], slo, warmup_s)
-    size = sum(float(counted(run, warmup_s).sum()) for run in runs)
-    if len(runs) == 1 or any(share in (0.0, 1.0) for share in shares):  # else stretches say enough by how they differ
-        size = min(size, sum(independent(run, warmup_s) for run in runs))
-    return score(replace(found, value=mean(shares)), [mean(shares)], max(size, 1.0), CONFIDENCE).half
+    counts = [float(counted(run, warmup_s).sum()) for run in runs]
+    size = sample_size(counts, (independent(run, warmup_s) for run in runs), shares, by_seeds=len(runs) > 1)
+    return score(replace(found, value=mean(shares)), [mean(shares)], size, CONFIDENCE).half
 
 
 def _by_blocks(run: Run, slo: Slo, warmup_s: float) -> Interval:
