@@ -42,7 +42,7 @@ USE: Final[Mapping[World, str]] = {
     "simulation": "in a scenario (poise simulate)",
     "gateway": "in a gateway (poise serve)",
     "proxy": "in a gateway with the section envoy",
-    "ray": "in Ray Serve (docs/fronts.md)",
+    "ray": "in Ray Serve (docs/integrations.md)",
     "inside": "inside vLLM (docs/integrations.md)",
     "planner": "in Python, by a planner (docs/plan.md)",
 }

@@ -29,7 +29,7 @@ try:
 except ModuleNotFoundError as error:
     raise UserError(f"the Envoy integration needs {error.name}; {install('envoy')}") from None
 
-log = logging.getLogger("poise.fronts")
+log = logging.getLogger("poise.integrations")
 
 
 class ExtProc:
