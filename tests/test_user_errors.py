@@ -685,7 +685,7 @@ def test_a_missing_trace(scenario: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_a_broken_policy_module(scenario: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "broken_router_module.py").write_text("def route(:\n")
     said = _provoke(capsys, "simulate", "scenario.yaml", "--router", "broken_router_module:Mine")
-    assert "policies.router: broken_router_module:Mine cannot be built (SyntaxError" in said
+    assert "policies.router: cannot import 'broken_router_module' (SyntaxError" in said
 
 
 def test_several_mistakes_are_counted(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:

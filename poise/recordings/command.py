@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import ScenarioError, UserError
-from poise.core.plugin_path import reach
+from poise.core.plugin import reach
 from poise.core.slot import SCENARIO
 from poise.core.spec import MOST_REPLICAS
 from poise.cost.fitted import Fitted, load_fitted, save_fitted

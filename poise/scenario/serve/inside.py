@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from poise.core.errors import UserError
 from poise.core.estimate import Piece, StepShape
-from poise.core.plugin_path import reach
+from poise.core.plugin import reach
 from poise.core.slot import acting
 from poise.cost.fitted import FittedEstimator, load_fitted
 from poise.policies import Policies
