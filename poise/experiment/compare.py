@@ -129,7 +129,7 @@ class _World:
     def seek(self, keys: Sequence[Place]) -> None:
         for place in keys:
             if self.store is not None and (kept := self.store.read(place)) is not None:
-                self.comparison.cells[place] = Cell(place, kept.told["figures"], kept.told["wall_s"])
+                self.comparison.cells[place] = Cell(place, kept.fields["figures"], kept.fields["wall_s"])
 
     def tasks(self, keys: Sequence[Place], left: Sequence[Place]) -> Iterator[Task]:
         study = self.comparison.study

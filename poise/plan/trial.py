@@ -189,10 +189,10 @@ def _by_blocks(run: Run, slo: Slo, warmup_s: float) -> Interval:
         return Interval(0.0, None, TOO_SHORT)
     where = bins.of(arrived_at)
     good = np.bincount(where[met(run, slo, warmup_s)], minlength=bins.count)
-    asked = np.bincount(where[counts], minlength=bins.count)
+    arrived = np.bincount(where[counts], minlength=bins.count)
 
     def evaluate(weights: Floats) -> dict[Path, Sample]:
-        return {_ATTAINMENT: Sample((weights @ good) / np.maximum(weights @ asked, 1))}
+        return {_ATTAINMENT: Sample((weights @ good) / np.maximum(weights @ arrived, 1))}
 
     spread = settle(evaluate, bins.count).get(_ATTAINMENT)
     return interval(0.0, spread)
@@ -203,8 +203,8 @@ def _within(runs: Sequence[Run], name: str, share: float, warmup_s: float) -> fl
     limits = []
     for run in runs:
         values = np.sort(durations(run, warmup_s)[name][1])
-        asked = len(values) if name == "tpot" else int(counted(run, warmup_s).sum())
-        rank = ceil(share * asked) - 1
+        arrived = len(values) if name == "tpot" else int(counted(run, warmup_s).sum())
+        rank = ceil(share * arrived) - 1
         if not 0 <= rank < len(values):
             return None
         limits.append(int(values[rank]) / SECOND)

@@ -336,7 +336,7 @@ class World:
 
     def _tell_control(self, event: Event) -> None:
         trace = self._trace
-        for number, control in self.gateways.told(event):
+        for number, control in self.gateways.receivers(event):
             if trace is not None:
                 trace.add(event, number)
             for action in control.handle(event):
