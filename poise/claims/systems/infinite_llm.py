@@ -17,8 +17,8 @@ import poise as ps
 from poise.claims.answer import Answer, Findings, Ratio
 from poise.claims.bench import Bench
 from poise.claims.claim import Curve, Point
+from poise.claims.lent_kv import Cluster, Fleet, Running
 from poise.claims.sweep import ratio, times
-from poise.claims.systems.infinite_llm_decoding import Cluster, Fleet, Running
 from poise.core.estimate import StepShape
 from poise.core.records.records import Run
 from poise.cost.memory import kv_blocks

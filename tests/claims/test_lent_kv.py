@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poise.claims.systems.infinite_llm_decoding import Cluster, Fleet, Running
+from poise.claims.lent_kv import Cluster, Fleet, Running
 from poise.core.errors import UserError
 from poise.policies.kit.lending import Greedy, Loan, Status
 
