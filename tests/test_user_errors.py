@@ -219,7 +219,7 @@ FILE = [
         "  router: nowhere.module:Thing",
         [":13: policies.router: cannot import 'nowhere.module'"],
     ),
-    ("  router: least_requests", "  router: json:Thing", [":13: policies.router: module json has no 'Thing'"]),
+    ("  router: least_requests", "  router: json:Thing", [":13: policies.router: module json has no class 'Thing'"]),
     ("  router: least_requests", "  router: json:JSONDecoder", [":13: policies.router", "no method 'route'"]),
     ("  router: least_requests", "  routers: least_requests", [":13: policies.routers", "did you mean router?"]),
     ("  router: least_requests", "  queue: fifo", [":13: policies.queue: 'fifo' is no queue", "priority"]),
