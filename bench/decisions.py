@@ -22,6 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
+from peers.process import load_average
+
 import poise as ps
 from poise.core.action import Dispatch
 from poise.core.control.control import Control
@@ -37,8 +39,6 @@ from poise.sim.arrivals import Arrivals
 DATA = Path(os.environ.get("POISE_DATA", Path(__file__).parents[1] / "../shared/data"))
 TRACE = DATA / "mooncake" / "conversation_trace.jsonl.gz"
 ROOT = Path(__file__).resolve().parents[1]
-BUSY = 1.5
-"""Load average above which other jobs took part."""
 REPLICAS, PREFILLING, IN_FLIGHT, REQUESTS, RATE = 80, 60, 1600, 30_000, 480
 
 
@@ -108,8 +108,7 @@ def beside(routers: list[str], other: Path, repeat: int) -> None:
             line += f"{median(ours):13,.0f}{median(theirs):10,.0f}{median(ours) / median(theirs):7.2f}"
         print(line, flush=True)
         loads.append(os.getloadavg()[0])
-    busy = ": BUSY, no figures" if max(loads) > BUSY else ""
-    print(f"load average {min(loads):.1f} to {max(loads):.1f}{busy}, medians of {repeat}")
+    print(f"{load_average(loads)}, medians of {repeat}")
 
 
 def measured(root: Path, router: str) -> list[float | None]:

@@ -23,7 +23,7 @@ from peers.aisimulate import AISimulate
 from peers.dynamo import Dynamo
 from peers.load import TRACE, Load
 from peers.ours import Poise
-from peers.process import Failed, Peer, Spent, spend
+from peers.process import Failed, Peer, Spent, load_average, spend
 from peers.vidur import Vidur
 
 ROUTERS = ("round_robin", "least_requests", "least_tokens", "prefix_cache")
@@ -174,13 +174,6 @@ def start_up(repeat: int, router: str = "least_requests") -> dict[str, float]:
     return found
 
 
-def busy(loads: list[float]) -> str:
-    """The machine's load averages from before the first round to after the last; ours alone come to 1."""
-    low, high = min(loads), max(loads)
-    mark = ": BUSY, read ratios and no rates" if high > 1.5 else ""
-    return f"load average {low:.1f} to {high:.1f}{mark}"
-
-
 def options() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description="Speed and memory of the simulator, beside its peers.")
@@ -212,7 +205,7 @@ def main() -> None:
                 loads.append(os.getloadavg()[0])
             except Failed as error:
                 sys.exit(f"bench: {error}")
-    where = f"python {platform.python_version()} on {platform.machine()}, {busy(loads)}"
+    where = f"python {platform.python_version()} on {platform.machine()}, {load_average(loads)}"
     core = next(spent.told["core"] for key, (spent, *_) in bench.spent.items() if key[0] == "poise")
     print(f"poise ({core} core), {where}, medians of {told.repeat}")
     print("CPU seconds to start: " + ", ".join(f"{name} {seconds:.3f}" for name, seconds in start.items()))

@@ -12,7 +12,7 @@ SLOTS_AT = Marked("write-a-policy.md", "slots")
 HOOKS_AT = Marked("write-a-policy.md", "hooks")
 
 
-def _asked(slot: Slot) -> str:
+def _call(slot: Slot) -> str:
     """The method with its arguments, as a built-in policy has it."""
     method = getattr(find(slot.name, names(slot.name)[0]), slot.verb)
     given = [each for each in inspect.signature(method).parameters if each != "self"]
@@ -20,16 +20,16 @@ def _asked(slot: Slot) -> str:
 
 
 def slots() -> str:
-    """What each slot decides, when it is asked, and in which worlds it acts."""
+    """What each slot decides, when it is called, and in which worlds it acts."""
     lines = [
-        "| slot | method | decides | asked | acts in | built-in; without one |",
+        "| slot | method | decides | when | acts in | built-in; without one |",
         "|---|---|---|---|---|---|",
     ]
     for slot in SLOTS.values():
         folder = f"[`{slot.verb}`](../poise/policies/{slot.verb})"
         without = f"{folder}; {slot.without}" if slot.without else folder
         worlds = ", ".join(slot.worlds)
-        lines.append(f"| `{slot.name}` | `{_asked(slot)}` | {slot.purpose} | {slot.asked} | {worlds} | {without} |")
+        lines.append(f"| `{slot.name}` | `{_call(slot)}` | {slot.purpose} | {slot.when} | {worlds} | {without} |")
     return "\n".join(lines) + "\n"
 
 

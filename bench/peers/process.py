@@ -15,6 +15,12 @@ from peers.load import Load
 CHILD = Path(__file__).with_name("poise_run.py")
 
 
+def load_average(loads: Sequence[float]) -> str:
+    """The machine's load averages around a measurement, marked where other jobs took part; ours alone make 1."""
+    busy = ": BUSY, read ratios and no rates" if max(loads) > 1.5 else ""
+    return f"load average {min(loads):.1f} to {max(loads):.1f}{busy}"
+
+
 class Spent(NamedTuple):
     """What one process cost.
 

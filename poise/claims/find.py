@@ -8,7 +8,6 @@ import json
 import tokenize
 import tomllib
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from functools import cache
 from hashlib import sha256
 from io import StringIO
@@ -19,6 +18,7 @@ from poise.claims.answer import Findings
 from poise.claims.bench import Bench
 from poise.claims.claim import Claim
 from poise.core.errors import UserError
+from poise.core.plugin import nearest
 from poise.core.spec import Engine
 
 FOLDER = Path(__file__).parent / "systems"
@@ -41,9 +41,7 @@ def names() -> tuple[str, ...]:
 def claim(name: str) -> Claim:
     """What is claimed of a system; UserError with the nearest names if there is none of this name."""
     if name not in names():
-        near = get_close_matches(name, names(), 3, 0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names())}"
-        raise UserError(f"{name!r} is no system with a claim; {hint}")
+        raise UserError(f"{name!r} is no system with a claim; {nearest(name, names())}")
     return read_claim(FOLDER / f"{name}.toml")
 
 

@@ -394,8 +394,8 @@ def _usage(error: Any) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         typer.echo(error.format_message())
         return MISTAKEN
-    asked = getattr(error, "ctx", None)
-    path = asked.command_path if asked is not None else "poise"
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "poise"
     return _say(f"{error.format_message().rstrip('.')}; see `{path} --help`", MISTAKEN)
 
 

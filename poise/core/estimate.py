@@ -109,8 +109,8 @@ def after_loss(estimator: Estimator, lost: int) -> float | None:
 
     So it is where an estimator has no method of this name: all devices of a replica work together.
     """
-    asked = getattr(estimator, "after_loss", None)
-    return None if asked is None else asked(lost)
+    after_loss = getattr(estimator, "after_loss", None)
+    return None if after_loss is None else after_loss(lost)
 
 
 def one_chunk(estimator: Estimator) -> Callable[[int, int, int], tuple[int, int]] | None:

@@ -16,7 +16,7 @@ from poise.core.chance import Chance
 from poise.core.errors import PolicyError
 from poise.core.placement import Demand, Placement, Unit
 from poise.core.request import RequestView
-from poise.core.slot import SCENARIO, SLOTS, Side, asked_by, check_policy
+from poise.core.slot import SCENARIO, SLOTS, Side, called_by, check_policy
 from poise.core.view import ClusterView, FleetView, LaneView, SequenceView
 
 
@@ -406,7 +406,7 @@ class Bundle:
 
     def copies(self, side: Side) -> dict[str, Any]:
         """What the slots of one side hold, by slot: copies, of which one object in several slots has one."""
-        return copy.deepcopy({name: getattr(self, name) for name in asked_by(side) if name in SCENARIO})
+        return copy.deepcopy({name: getattr(self, name) for name in called_by(side) if name in SCENARIO})
 
     def for_engine(self) -> Self:
         """The same with copies of the engine's policies, because each engine has its own."""

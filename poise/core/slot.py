@@ -42,7 +42,7 @@ USE: Final[Mapping[World, str]] = {
     "simulation": "in a scenario (poise simulate)",
     "gateway": "in a gateway (poise serve)",
     "proxy": "in a gateway with the section envoy",
-    "ray": "in Ray Serve (docs/fronts.md)",
+    "ray": "in Ray Serve (docs/integrations.md)",
     "inside": "inside vLLM (docs/integrations.md)",
     "planner": "in Python, by a planner (docs/plan.md)",
 }
@@ -58,7 +58,7 @@ class Slot:
 
     name: in files, and of the bundle's field.  verb: the method that a class must have to fill it, and the folder of
     the built-in policies under `poise/policies`.  purpose: what it decides, in a few words.
-    asked: when.  hears: the events upon which the method may be called; a planner and an engine call it without events.
+    when: it is called.  hears: the events upon which it may be called; a planner and an engine call it without events.
     on: where it acts.  worlds: where a policy of it acts, as `USE` names them.  side: its caller.
     example, without: a policy for it, and what holds where none is given.
     default: the policy that a bundle has for it unless another is given, "" for none.
@@ -71,7 +71,7 @@ class Slot:
     name: str
     verb: str
     purpose: str
-    asked: str
+    when: str
     on: str
     worlds: tuple[World, ...]
     side: Side
@@ -273,7 +273,7 @@ def acting(world: World) -> tuple[str, ...]:
     return tuple(name for name, slot in SLOTS.items() if world in slot.worlds)
 
 
-def asked_by(side: Side) -> tuple[str, ...]:
+def called_by(side: Side) -> tuple[str, ...]:
     """The names of the slots of one side."""
     return tuple(name for name, slot in SLOTS.items() if slot.side == side)
 
@@ -281,10 +281,10 @@ def asked_by(side: Side) -> tuple[str, ...]:
 SCENARIO: Final = acting("simulation")
 """The slots that a scenario may name."""
 
-CONTROL: Final = asked_by("control")
+CONTROL: Final = called_by("control")
 """The slots of `Control`."""
 
-ENGINE: Final = asked_by("engine")
+ENGINE: Final = called_by("engine")
 """The slots of an engine."""
 
 EXCHANGEABLE: Final = tuple(name for name, slot in SLOTS.items() if slot.exchangeable)
@@ -321,14 +321,14 @@ def check_names(name: str, kind: type) -> None:
     """
     slot = SLOTS[name]
     known = {each for other in SLOTS.values() for each in other.known}
-    for said in dir(kind):
-        if said.startswith("_") or said in known or not _is_own(kind, said):
+    for own in dir(kind):
+        if own.startswith("_") or own in known or not _is_own(kind, own):
             continue
-        near = get_close_matches(said, slot.known, 1, CLOSE)
+        near = get_close_matches(own, slot.known, 1, CLOSE)
         if near:
             raise PolicyError(
-                f"{kind.__name__}.{said} is almost {near[0]!r}, by which a {name} is asked, and would never be called; "
-                f"spell it so, or give a method of your own another name, as in _{said}"
+                f"{kind.__name__}.{own} is almost {near[0]!r}, by which a {name} is asked, and would never be called; "
+                f"spell it so, or give a method of your own another name, as in _{own}"
             )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
 from poise.core.errors import UserError
+from poise.core.plugin import nearest
 from poise.experiment.case import Case, Cell, Place, Run
 from poise.experiment.comparison import Compared
 from poise.experiment.intervals import exact, exact_gap, paired, single
@@ -56,8 +56,7 @@ class Experiment:
         known = {figure.name: figure for figure in self.figures if figure.better}
         if name in known:
             return known[name]
-        near = get_close_matches(name, known, 3, 0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
+        hint = nearest(name, known, "known are")
         raise UserError(f"{name!r} is not a figure by which these can be compared; {hint}")
 
     def places(self) -> list[Place]:
@@ -130,7 +129,7 @@ class _World:
     def seek(self, keys: Sequence[Place]) -> None:
         for place in keys:
             if self.store is not None and (kept := self.store.read(place)) is not None:
-                self.comparison.cells[place] = Cell(place, kept.told["figures"], kept.told["wall_s"])
+                self.comparison.cells[place] = Cell(place, kept.fields["figures"], kept.fields["wall_s"])
 
     def tasks(self, keys: Sequence[Place], left: Sequence[Place]) -> Iterator[Task]:
         study = self.comparison.study

@@ -88,12 +88,12 @@ class Compared(Generic[Study, CellT]):
 
         Differences are paired: by seed where there is chance. UserError for unknown names.
         """
-        asked = self.study.figure(figure)
+        chosen = self.study.figure(figure)
         for name in (case, against or case):
             self.known(name, at)
         if against is None:
-            return self.single(self.of(case, at), asked, confidence)
-        return self.paired(self.of(against, at), self.of(case, at), asked, confidence)
+            return self.single(self.of(case, at), chosen, confidence)
+        return self.paired(self.of(against, at), self.of(case, at), chosen, confidence)
 
     def known(self, case: str, at: float) -> list[CellT]:
         """The cells of a case at a setting; UserError where there are none."""

@@ -17,12 +17,12 @@ def interrupts() -> Iterator[threading.Event]:
         yield stop
         return
 
-    def asked(number: int, frame: Any) -> None:
+    def interrupt(number: int, frame: Any) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
 
-    before = signal.signal(signal.SIGINT, asked)
+    before = signal.signal(signal.SIGINT, interrupt)
     try:
         yield stop
     finally:

@@ -19,10 +19,10 @@ from poise.report.files import replacing, to_json
 PART = "part.json"
 
 
-def finish(folder: Path, shard: Shard, asked: Mapping[str, Any]) -> None:
+def finish(folder: Path, shard: Shard, experiment: Mapping[str, Any]) -> None:
     """Mark a shard as complete, with its experiment."""
     with replacing(folder / PART) as file:
-        file.write(to_json({"part": shard.number, "of": shard.parts, "asked": dict(asked)}).encode())
+        file.write(to_json({"part": shard.number, "of": shard.parts, "asked": dict(experiment)}).encode())
 
 
 def join(out: Path, parts: Sequence[Path]) -> dict[str, Any]:
@@ -38,8 +38,8 @@ def join(out: Path, parts: Sequence[Path]) -> dict[str, Any]:
             if file.is_file() and not file.name.startswith(".") and file.name not in (PART, LEDGER):
                 _bring(file, place)
     _bring_runs([part / LEDGER for part in parts], out / LEDGER)
-    asked: dict[str, Any] = marks[0]["asked"]
-    return asked
+    experiment: dict[str, Any] = marks[0]["asked"]
+    return experiment
 
 
 def _read(part: Path) -> dict[str, Any]:

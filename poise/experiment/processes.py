@@ -25,7 +25,7 @@ AHEAD = 2
 POLL_S = 0.1
 """Seconds between two checks whether the user wants to stop."""
 
-_told_to_stop: Callable[[], bool] = bool
+_is_stopping: Callable[[], bool] = bool
 
 
 class _Job(NamedTuple):
@@ -56,7 +56,7 @@ class Processes(Generic[Task, Done]):
         self._stop = stop
         self._do = do
         self._context = multiprocessing.get_context("spawn")
-        self._told = _Flag(self._context)
+        self._stop_flag = _Flag(self._context)
         self._begun = _Flag(self._context)
         self._pool: ProcessPoolExecutor | None = None
 
@@ -64,7 +64,7 @@ class Processes(Generic[Task, Done]):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._told.set()
+        self._stop_flag.set()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
@@ -116,7 +116,7 @@ class Processes(Generic[Task, Done]):
     def _submit(self, blob: bytes) -> Future[Done | None]:
         with _deaf():
             if self._pool is None:
-                self._pool = ProcessPoolExecutor(self._jobs, self._context, _begin, (self._told, self._begun))
+                self._pool = ProcessPoolExecutor(self._jobs, self._context, _begin, (self._stop_flag, self._begun))
             return self._pool.submit(_done, blob)
 
 
@@ -169,9 +169,9 @@ def _deaf() -> Iterator[None]:
 
 def _begin(stop: _Flag, begun: _Flag) -> None:
     """The initializer of a process: it ignores Ctrl-C, and ends when its parent does."""
-    global _told_to_stop
+    global _is_stopping
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _told_to_stop = stop.is_set
+    _is_stopping = stop.is_set
     threading.Thread(target=_follow, daemon=True).start()
     begun.set()
 
@@ -185,4 +185,4 @@ def _follow() -> None:
 
 def _done(blob: bytes) -> Any:
     do, task = pickle.loads(blob)
-    return do(task, _told_to_stop)
+    return do(task, _is_stopping)

@@ -28,7 +28,7 @@ CELLS = f"cells/*/*/*/{CELL}"
 class Kept(NamedTuple):
     """A cell as it was written."""
 
-    told: dict[str, Any]
+    fields: dict[str, Any]
     arrays: dict[str, Any]
 
 
@@ -60,7 +60,7 @@ class Store:
     def write(
         self,
         place: Key,
-        told: Mapping[str, Any],
+        fields: Mapping[str, Any],
         arrays: Mapping[str, Any] | None = None,
         files: Mapping[str, bytes] | None = None,
     ) -> None:
@@ -75,7 +75,7 @@ class Store:
             with replacing(home / name) as file:
                 file.write(content)
         with replacing(home / CELL) as file:
-            file.write(to_json({"print": self.prints[place[1]], **told}).encode())
+            file.write(to_json({"print": self.prints[place[1]], **fields}).encode())
 
     def read(self, place: Key, beside: str = "") -> Kept | None:
         """The cell, if it is there whole, and the further file `beside` where one is named.
@@ -83,25 +83,25 @@ class Store:
         UserError when it belongs to other conditions, unless the store renews such cells.
         """
         home = self.home(place)
-        told = _read(home / CELL)
-        if told is None or (beside and not (home / beside).exists()):
+        fields = _read(home / CELL)
+        if fields is None or (beside and not (home / beside).exists()):
             return None
         case = place[1]
-        if told["print"] != self.prints[case]:
+        if fields["print"] != self.prints[case]:
             if self.renews:
                 return None
             raise UserError(
                 f"{home}: is a cell of another {case} (its parameters or its code changed); "
                 "give another --out, or remove that folder"
             )
-        return Kept(told, _arrays(home / "cell.npz"))
+        return Kept(fields, _arrays(home / "cell.npz"))
 
-    def say(self, at: float, told: dict[str, Any]) -> None:
+    def write_notes(self, at: float, fields: dict[str, Any]) -> None:
         """Write the notes on a setting."""
         with replacing(self._setting(at) / f"{self.axis}.json") as file:
-            file.write(to_json(told).encode())
+            file.write(to_json(fields).encode())
 
-    def said(self, at: float) -> dict[str, Any] | None:
+    def notes(self, at: float) -> dict[str, Any] | None:
         """The notes on a setting, if they were written."""
         return _read(self._setting(at) / f"{self.axis}.json")
 
@@ -137,9 +137,9 @@ def flat(tree: Any, above: str = "") -> dict[str, Any]:
     return found
 
 
-def digest(told: Any) -> str:
+def digest(fields: Any) -> str:
     """A digest of plain data."""
-    return hashlib.sha256(json.dumps(told, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(fields, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
 def _folder(case: str) -> str:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import pkgutil
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from poise.core.errors import ScheduleError
-from poise.core.plugin_path import reach
-from poise.pipeline import schedules
+from poise.core.plugin import Plugins, nearest, reach
 from poise.pipeline.costs import Costs
 from poise.pipeline.memory import Limit
 from poise.pipeline.schedule import Schedule
 
+FILES: Final = Plugins("poise.pipeline.schedules", "schedule", "package.module:function", error=ScheduleError)
+
 
 def names() -> list[str]:
     """The names of all schedules."""
-    return sorted(module.name for module in pkgutil.iter_modules(schedules.__path__))
+    return FILES.names()
 
 
 def find(name: str) -> Callable[..., Schedule]:
@@ -30,27 +28,14 @@ def find(name: str) -> Callable[..., Schedule]:
     ScheduleError with the nearest names if there is none.
     """
     if ":" in name:
-        return _own(name)
-    if name not in names():
-        near = get_close_matches(name, names(), 3, 0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names())}"
-        raise ScheduleError(f"{name!r} is no schedule; {hint} (or give package.module:function)")
-    found: Callable[..., Schedule] = getattr(importlib.import_module(f"poise.pipeline.schedules.{name}"), name)
-    return found
-
-
-def _own(name: str) -> Callable[..., Schedule]:
-    module, _, function = name.partition(":")
-    reach(Path.cwd())
-    try:
-        found = getattr(importlib.import_module(module), function, None)
-    except Exception as error:  # whatever a user's own module raises
-        text = f"{module} cannot be imported ({type(error).__name__}: {error}); correct it"
-        raise ScheduleError(f"{name}: {' '.join(text.split())}") from None
+        reach(Path.cwd())
+        found = FILES.outside(name)
+    elif name in names():
+        found = FILES.members(name)[name]
+    else:
+        raise FILES.unknown(name, names())
     if not callable(found):
-        raise ScheduleError(
-            f"{name}: {module} has no function {function!r}; name one that takes stages and microbatches"
-        )
+        raise ScheduleError(f"{name}: is no function; name one that takes stages and microbatches")
     return cast("Callable[..., Schedule]", found)
 
 
@@ -65,8 +50,7 @@ def read_given(name: str, texts: Iterable[str]) -> dict[str, Any]:
     for text in texts:
         word, _, value = text.partition("=")
         if word not in known:
-            hint = f"it has {', '.join(known) or 'none'}"
-            raise ScheduleError(f"{name}: unknown parameter {word!r} in {text!r}; {hint}")
+            raise _unknown(name, word, known)
         annotation = known[word].annotation
         kind = (annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)).partition(" | ")[0]
         if kind not in _READ:
@@ -76,6 +60,10 @@ def read_given(name: str, texts: Iterable[str]) -> dict[str, Any]:
         except (ValueError, KeyError, ZeroDivisionError):
             raise ScheduleError(f"{name}: {text!r} is no value of {word}; give {_AS[kind]}") from None
     return found
+
+
+def _unknown(name: str, word: str, known: dict[str, inspect.Parameter]) -> ScheduleError:
+    return ScheduleError(f"{name}: unknown parameter {word!r}; {nearest(word, known, 'it has', 1)}")
 
 
 _READ: dict[str, Callable[[str], Any]] = {
@@ -110,9 +98,7 @@ def make(
         given.pop("chunks", None)
     for word in given:
         if word not in known:
-            near = get_close_matches(word, known, 1, 0.5)
-            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known) or 'none'}"
-            raise ScheduleError(f"{name}: unknown parameter {word!r}; {hint}")
+            raise _unknown(name, word, known)
     offered = {"costs": costs, "memory_limit": memory_limit}
     given |= {word: value for word, value in offered.items() if word in known and value is not None}
     schedule = _made(name, stages, microbatches, given)

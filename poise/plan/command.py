@@ -185,10 +185,10 @@ def _show(options: PlanOptions, found: Plan) -> None:
 
 
 def _write(options: PlanOptions, found: Plan, places: dict[str, Any]) -> None:
-    from poise.plan.to_dict import told
+    from poise.plan.to_dict import as_dict
     from poise.scenario.write import put_json
 
-    put_json(told(found), options.json)
+    put_json(as_dict(found), options.json)
     if options.out is not None:
         files = _write_folder(found, options.out, places)
         if not options.quiet:
@@ -209,11 +209,11 @@ def _write_folder(found: Plan, folder: Path, places: dict[str, Any]) -> list[Pat
     """Write the page, the JSON, and the files that deploy the plan where there is one; `places`: its hosts."""
     from poise.plan.deploy.folder import write_deployment
     from poise.plan.page import write_page
-    from poise.plan.to_dict import told
+    from poise.plan.to_dict import as_dict
     from poise.scenario.write import write_json
 
     json_file = folder / "plan.json"
-    write_json(told(found), json_file)
+    write_json(as_dict(found), json_file)
     files = [json_file, write_page(found, folder)]
     if found.deployed is None:
         return files

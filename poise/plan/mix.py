@@ -74,9 +74,9 @@ class Mixed:
         """The cheapest mix for the load of a rung; CapacityError where devices run out."""
         if rung not in self._made:
             load = STEP ** (rung - 1) / DOUBT
-            asked = Sizes(tuple(bucket._replace(rate=bucket.rate * load) for bucket in self.sizes.buckets))
+            scaled = Sizes(tuple(bucket._replace(rate=bucket.rate * load) for bucket in self.sizes.buckets))
             limits = {name: n for name, n in self.available.items() if name in {unit.device for unit in self.units}}
-            counts = Melange().place(asked, self.units, limits).counts
+            counts = Melange().place(scaled, self.units, limits).counts
             chosen = tuple(replace(pool, replicas=n) for pool, n in zip(self.pools, counts, strict=True) if n)
             self._made[rung] = Fleet(chosen)
         return replace(self._made[rung], router=self.router)
@@ -84,14 +84,16 @@ class Mixed:
 
 def histogram(demand: Demand) -> Sizes:
     """The demand's requests by size: prompts and, within them, outputs in bins of equal numbers, at their means."""
-    told = demand.stretches[0]
-    order = np.lexsort((told.output, told.prompt))
+    stretch = demand.stretches[0]
+    order = np.lexsort((stretch.output, stretch.prompt))
     buckets = []
     for some in np.array_split(order, PROMPTS):
-        for few in np.array_split(some[np.argsort(told.output[some], kind="stable")], OUTPUTS):
+        for few in np.array_split(some[np.argsort(stretch.output[some], kind="stable")], OUTPUTS):
             if len(few):
-                rate = demand.rate * len(few) / len(told)
-                buckets.append(Bucket(round(told.prompt[few].mean()), max(1, round(told.output[few].mean())), rate))
+                rate = demand.rate * len(few) / len(stretch)
+                buckets.append(
+                    Bucket(round(stretch.prompt[few].mean()), max(1, round(stretch.output[few].mean())), rate)
+                )
     return Sizes(tuple(buckets))
 
 

@@ -154,7 +154,7 @@ class SearchOptions:
     workers: Workers = field(default_factory=Workers)
     time_s: float | None = None
     progress: Meter | None = None
-    told: Callable[[Trial], None] | None = None
+    better: Callable[[Trial], None] | None = None
 
 
 def plan(ask: PlanQuestion, ways: SearchOptions | None = None) -> Plan:
@@ -197,7 +197,7 @@ def _units(ask: PlanQuestion, demand: Demand) -> Units:
 
 
 def _search(where: Space, bench: Bench, limits: Limits, ways: SearchOptions, time_s: float | None) -> SearchResult:
-    return search(where, bench, limits, workers=ways.workers, time_s=time_s, progress=ways.progress, told=ways.told)
+    return search(where, bench, limits, workers=ways.workers, time_s=time_s, progress=ways.progress, better=ways.better)
 
 
 def _finished(plan: Plan, limits: Limits, ways: SearchOptions, left_s: float | None) -> Plan:
@@ -223,7 +223,7 @@ def _finished(plan: Plan, limits: Limits, ways: SearchOptions, left_s: float | N
             found.settle(closest)
             if limits != Limits(free):
                 wide = replace(found.bench, goal=free)
-                again = _search(plan.space, wide, Limits(free), replace(ways, told=None), left_s)
+                again = _search(plan.space, wide, Limits(free), replace(ways, better=None), left_s)
                 plan = replace(plan, unlimited=again.winner)
         found.interrupted = stop.is_set()
     return plan

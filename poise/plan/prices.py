@@ -81,8 +81,8 @@ class _Entry(NamedTuple):
     device: str
     fields: Mapping[str, Any]
 
-    def error(self, said: str) -> UserError:
-        return UserError(f"{self.where}: {said}")
+    def error(self, text: str) -> UserError:
+        return UserError(f"{self.where}: {text}")
 
     def wrong(self, name: str, rule: str) -> UserError:
         """The error of the field `name` that breaks `rule`."""
@@ -132,8 +132,8 @@ def _limit(entry: _Entry) -> int | None:
 
 def _yaml(path: Path) -> Iterator[_Entry]:
     data, places = read_yaml(at_home(path), str(path), FILE)
-    for name, told in data.items():
-        yield _Entry(places.of((name,)), name, told if isinstance(told, dict) else {"price": told})
+    for name, given in data.items():
+        yield _Entry(places.of((name,)), name, given if isinstance(given, dict) else {"price": given})
 
 
 def _csv(path: Path) -> Iterator[_Entry]:

@@ -102,17 +102,17 @@ class Scaled:
         return 0.0 if self.best is None else 1 - self.best.spent / self.constant.spent
 
 
-def why_not(bound: Autoscale | None, demand: Demand, asked: bool | None) -> str:
+def why_not(bound: Autoscale | None, demand: Demand, wanted: bool | None) -> str:
     """Why scalers are not simulated; empty where they are: on request, or where that saves much in little time."""
-    if asked is False:
+    if wanted is False:
         return "not asked for"
     if bound is None:
         return "the traffic is too short to follow, or follows its own answers"
     if bound.fixed < 2:
         return "one replica is the least there can be"
-    if asked is None and bound.saved < SAVES:
+    if wanted is None and bound.saved < SAVES:
         return "it could save little"
-    if asked is None and len(demand.whole) > ROWS:
+    if wanted is None and len(demand.whole) > ROWS:
         return f"{len(demand.whole):,} requests take a while; --scale simulates it"
     return ""
 

@@ -105,16 +105,16 @@ def search(
     workers: Workers | None = None,
     time_s: float | None = None,
     progress: Meter | None = None,
-    told: Callable[[Trial], None] | None = None,
+    better: Callable[[Trial], None] | None = None,
 ) -> SearchResult:
     """The search of `space`; Ctrl-C or `time_s` ends it with what there is.
 
-    workers: where; the best does not depend on it.  told: called with each trial that is better than all before.
+    workers: where; the best does not depend on it.  better: called with each trial that is better than all before.
     """
     found, since = SearchResult(bench), time.perf_counter()
     with interrupts() as stop, ending(stop, time_s):
         with worker_pool(workers or Workers(), stop, _climbed) as hands:
-            _Running(space, bench, limits, found, hands, progress, told, since).run()
+            _Running(space, bench, limits, found, hands, progress, better, since).run()
         found.interrupted = stop.is_set()
     return found
 
@@ -148,7 +148,7 @@ class _Running:
     found: SearchResult
     pool: WorkerPool[Job, Sized]
     progress: Meter | None
-    told: Callable[[Trial], None] | None
+    better: Callable[[Trial], None] | None
     since: float
     kinds: dict[str, FleetTemplate] = field(default_factory=dict)
     ended: int = 0
@@ -195,8 +195,8 @@ class _Running:
         """Report a first fleet that holds, while its ladder is still climbed."""
         if self._first is None:
             self._first, self.found.first_s = trial, time.perf_counter() - self.since
-            if self.told is not None:
-                self.told(trial)
+            if self.better is not None:
+                self.better(trial)
 
     def _done(self, sized: Sized) -> None:
         before = self.found.winner
@@ -205,7 +205,7 @@ class _Running:
         now = self.found.winner
         if now is not None and self.found.first_s is None:
             self.found.first_s = time.perf_counter() - self.since
-        if self.told is not None and now is not None and now is not before and now is not self._first:
-            self.told(now)
+        if self.better is not None and now is not None and now is not before and now is not self._first:
+            self.better(now)
         if self.progress is not None:
             self.progress("kinds of fleet", self.ended, max(self.begun, self.ended))

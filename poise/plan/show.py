@@ -179,6 +179,6 @@ def _changes(plan: Plan) -> Iterator[str]:
         now = plan.ask.prices[name].per_hour if name in plan.ask.prices else 0.0
         yield f"{name} would be the choice below ${price:.2f} per device-hour (now ${now:.2f})"
     for fleet, value, limits in changes.looser:
-        asked = ", ".join(f"{name}={limit:.3g}" for name, limit in limits.items())
+        changed = ", ".join(f"{name}={limit:.3g}" for name, limit in limits.items())
         unit = {"cost": "$/h", "gpus": "devices", "energy": "J/Mtok"}[plan.ask.goal.minimize]
-        yield f"with {asked}: {fleet} would do ({value:.4g} {unit})"
+        yield f"with {changed}: {fleet} would do ({value:.4g} {unit})"

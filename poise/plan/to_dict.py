@@ -12,7 +12,7 @@ from poise.plan.trial import Trial
 from poise.plan.verdict import binding, nothing, slack
 
 
-def told(plan: Plan) -> dict[str, Any]:
+def as_dict(plan: Plan) -> dict[str, Any]:
     """Everything that the tables show, and all trials."""
 
     ask, demand, best = plan.ask, plan.demand, plan.best

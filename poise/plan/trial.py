@@ -24,7 +24,7 @@ from poise.report.metrics import measure, met
 from poise.report.programs import spans
 from poise.report.rates import best, works
 from poise.report.seeds import CONFIDENCE, mean
-from poise.report.shares import independent, score
+from poise.report.shares import independent, sample_size, score
 from poise.report.spending import load, pools_by_replica
 from poise.scenario.simulate import Cost, simulate
 from poise.sim.terms import Stopping
@@ -175,10 +175,9 @@ def _spread(runs: Sequence[Run], shares: Sequence[float], slo: Slo, warmup_s: fl
     It holds near 0 and 1 too (`report.shares`): all of 200 arrivals are not 100 ± 0 %.
     """
     found = over_seeds(shares) if len(shares) > 1 else _by_blocks(runs[0], slo, warmup_s)
-    size = sum(float(counted(run, warmup_s).sum()) for run in runs)
-    if len(runs) == 1 or any(share in (0.0, 1.0) for share in shares):  # else stretches say enough by how they differ
-        size = min(size, sum(independent(run, warmup_s) for run in runs))
-    return score(replace(found, value=mean(shares)), [mean(shares)], max(size, 1.0), CONFIDENCE).half
+    counts = [float(counted(run, warmup_s).sum()) for run in runs]
+    size = sample_size(counts, (independent(run, warmup_s) for run in runs), shares, by_seeds=len(runs) > 1)
+    return score(replace(found, value=mean(shares)), [mean(shares)], size, CONFIDENCE).half
 
 
 def _by_blocks(run: Run, slo: Slo, warmup_s: float) -> Interval:
@@ -190,10 +189,10 @@ def _by_blocks(run: Run, slo: Slo, warmup_s: float) -> Interval:
         return Interval(0.0, None, TOO_SHORT)
     where = bins.of(arrived_at)
     good = np.bincount(where[met(run, slo, warmup_s)], minlength=bins.count)
-    asked = np.bincount(where[counts], minlength=bins.count)
+    arrived = np.bincount(where[counts], minlength=bins.count)
 
     def evaluate(weights: Floats) -> dict[Path, Sample]:
-        return {_ATTAINMENT: Sample((weights @ good) / np.maximum(weights @ asked, 1))}
+        return {_ATTAINMENT: Sample((weights @ good) / np.maximum(weights @ arrived, 1))}
 
     spread = settle(evaluate, bins.count).get(_ATTAINMENT)
     return interval(0.0, spread)
@@ -204,8 +203,8 @@ def _within(runs: Sequence[Run], name: str, share: float, warmup_s: float) -> fl
     limits = []
     for run in runs:
         values = np.sort(durations(run, warmup_s)[name][1])
-        asked = len(values) if name == "tpot" else int(counted(run, warmup_s).sum())
-        rank = ceil(share * asked) - 1
+        arrived = len(values) if name == "tpot" else int(counted(run, warmup_s).sum())
+        rank = ceil(share * arrived) - 1
         if not 0 <= rank < len(values):
             return None
         limits.append(int(values[rank]) / SECOND)

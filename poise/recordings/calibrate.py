@@ -172,7 +172,7 @@ class _Fitting:
         """The first `rows` requests sent where they were; TraceError where engines as in the header hold few."""
         policies = Policies(router=AsRecorded(self.places))
         workload = self.workload.head(rows)
-        run = simulate(self.cluster, workload, policies, cost=recipe(values), told=self.specs)
+        run = simulate(self.cluster, workload, policies, cost=recipe(values), known=self.specs)
         if run.interrupted:
             raise KeyboardInterrupt
         if (done := int(finished(run).sum())) < len(workload) / 2:
@@ -191,8 +191,8 @@ class _Fitting:
         workload, run = take(self.workload, done), only(run, done)
         sums = seen(workload, run, self.cached[done], self.cluster.pools[0].engine.token_budget)
         use, spans = self.use[done] & (done < rows), durations(run)
-        told = rows_of(sums[0], spans["ttft_s"], 0, workload.arrival, use)
-        return told + rows_of(sums[1], spans["tpot_s"], 1, workload.arrival, use)
+        first = rows_of(sums[0], spans["ttft_s"], 0, workload.arrival, use)
+        return first + rows_of(sums[1], spans["tpot_s"], 1, workload.arrival, use)
 
     def _off(self, run: Run, rows: int) -> float:
         """The distance of a simulation from what was observed: the error of a typical end-to-end time plus that of a

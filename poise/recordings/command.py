@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import ScenarioError, UserError
-from poise.core.plugin_path import reach
+from poise.core.plugin import reach
 from poise.core.slot import SCENARIO
 from poise.core.spec import MOST_REPLICAS
 from poise.cost.fitted import Fitted, load_fitted, save_fitted
@@ -86,7 +86,7 @@ def _keep(cost: Fitted, fit: Fit) -> None:
 def calibrate_profiles(folder: Path, out: Path | None, quiet: bool) -> None:
     """Fit operator tables to profiles, print what was left out and the tables' errors, and write them."""
     from poise.recordings.profiles.make import fitted_to, make, save
-    from poise.recordings.profiles.read import read_profiles, told
+    from poise.recordings.profiles.read import described, read_profiles
     from poise.recordings.profiles.show import errors
 
     if out is None:
@@ -99,7 +99,7 @@ def calibrate_profiles(folder: Path, out: Path | None, quiet: bool) -> None:
         raise UserError(f"{folder}: no operator of a known device and format has rows enough; see poise devices")
     save(tables, out)
     if not quiet:
-        print("\n".join([*told(profiles), "", *errors(tables), ""]))
+        print("\n".join([*described(profiles), "", *errors(tables), ""]))
         print(f"Wrote {out}; a scenario names it as cost: {{measured: {{}}, tables: {out}}}")
 
 

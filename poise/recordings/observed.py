@@ -39,8 +39,8 @@ def seen(workload: Workload, run: Run, cached: Floats, token_budget: int) -> tup
         crowd = _Crowd(b, c, np.ones(len(rows)))
         kept = _Crowd(b, c, prompt[rows] + output[rows] / 2)
         for column, work in ((1, tokens[rows]), (2, pairs[rows])):
-            asked, done = _Count(a, work), _Count(b, work)
-            to_first[rows, column] = np.maximum(asked.until(a) - done.until(a), work)
+            arrived, done = _Count(a, work), _Count(b, work)
+            to_first[rows, column] = np.maximum(arrived.until(a) - done.until(a), work)
             behind[rows, column] = done.until(c) - done.until(b)
         busy = crowd.at(a) > 0
         steps = np.ceil(to_first[rows, 1] / token_budget) + 0.5 * busy

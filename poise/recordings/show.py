@@ -106,7 +106,7 @@ def show_whatif(found: WhatIf, file: TextIO | None = None) -> None:
     out.write("\n")
     names, figures = found.candidates, list(FIGURES)
     figures += [ATTAINMENT] if setting.slo != Slo() else []
-    figures += [found.asked.by] if found.asked.by not in figures else []
+    figures += [found.question.by] if found.question.by not in figures else []
     if names:
         rows = [_row(found, figure, names) for figure in figures]
         show("What if, both simulated", ("", RECORDED, *names), rows, out)
@@ -115,7 +115,7 @@ def show_whatif(found: WhatIf, file: TextIO | None = None) -> None:
     for warning in found.warnings():
         out.write(f"Warning: {warning}.\n")
     if found.comparison.interrupted:
-        out.write(f"Interrupted: {len(names)} of {len(found.asked.changes)} candidates are done.\n")
+        out.write(f"Interrupted: {len(names)} of {len(found.question.changes)} candidates are done.\n")
 
 
 def _row(found: WhatIf, figure: Figure, names: list[str]) -> tuple[str, ...]:

@@ -25,10 +25,10 @@ def calibrate_step(fit: Fit) -> None:
         check_writable(fit.out, "--out")
     recording = Recording.load(fit.recording)
     costs = costs_of([recording])
-    told = figures(recording, costs)
-    put_json(told, fit.json)
+    fields = figures(recording, costs)
+    put_json(fields, fit.json)
     if not fit.quiet and fit.json != "-":
-        _print(fit.recording, recording, costs, told)
+        _print(fit.recording, recording, costs, fields)
     if fit.out is not None:
         with replacing(fit.out) as file:
             file.write(costs_text(costs, unit="ms", source=fit.recording.name).encode())

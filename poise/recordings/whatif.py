@@ -66,7 +66,7 @@ class WhatIf:
     """
 
     day: Recorded
-    asked: WhatIfQuestion
+    question: WhatIfQuestion
     cost: Fitted
     calibration: Calibration | None
     reproduction: Reproduction
@@ -85,14 +85,14 @@ class WhatIf:
         """
         key = candidate, figure.name
         if key not in self._gaps:
-            confidence = 1 - (1 - CONFIDENCE) / max(len(self.asked.changes), 1)
+            confidence = 1 - (1 - CONFIDENCE) / max(len(self.question.changes), 1)
             cells = self.comparison.of(RECORDED, 1.0), self.comparison.of(candidate, 1.0)
             self._gaps[key] = paired(*cells, figure, False, confidence)
         return self._gaps[key]
 
     def verdict(self, candidate: str) -> str:
         """The verdict on a candidate, in a sentence."""
-        by = self.asked.by
+        by = self.question.by
         gap, base = self.difference(candidate, by), by.value(self.comparison.result(RECORDED, 1.0))
         if gap.value is None or base is None:
             return f"{candidate}: no verdict by {by.label}, for {gap.why or 'there is no such figure'}."
@@ -114,7 +114,7 @@ class WhatIf:
         return [*of_the_recording(self.day), *of_the_cost(self.calibration), *self._of_the_gains()]
 
     def _of_the_gains(self) -> list[str]:
-        by = self.asked.by
+        by = self.question.by
         gap = self.reproduction.gap(by.name)
         if gap is None:
             return []
@@ -129,7 +129,7 @@ class WhatIf:
     def as_dict(self) -> dict[str, Any]:
         """The result JSON."""
         return {
-            "by": self.asked.by.name,
+            "by": self.question.by.name,
             "interrupted": self.comparison.interrupted,
             "recording": {
                 **self.day.counts,
@@ -144,7 +144,7 @@ class WhatIf:
         }
 
     def _candidate(self, name: str) -> dict[str, Any]:
-        gaps = {figure.name: self.difference(name, figure) for figure in (self.asked.by, *FIGURES)}
+        gaps = {figure.name: self.difference(name, figure) for figure in (self.question.by, *FIGURES)}
         return {
             "verdict": self.verdict(name),
             "differences": {
@@ -156,7 +156,7 @@ class WhatIf:
 
 def whatif(
     day: Recorded,
-    asked: WhatIfQuestion,
+    question: WhatIfQuestion,
     cost: Fitted,
     calibration: Calibration | None = None,
     progress: Meter | None = None,
@@ -165,11 +165,11 @@ def whatif(
 
     TraceError for a recording whose belief cannot be simulated.
     """
-    setting = _setting(day, cost, None, asked)
+    setting = _setting(day, cost, None, question)
     base = recorded_policies(day)
-    changed = {name: replace(base, **each) for name, each in asked.changes.items()}
+    changed = {name: replace(base, **each) for name, each in question.changes.items()}
     study = Study(
-        setting, {RECORDED: base, **changed}, lambda seed, load: day.workload, True, asked.by, seeds=(_seed(day),)
+        setting, {RECORDED: base, **changed}, lambda seed, load: day.workload, True, question.by, seeds=(_seed(day),)
     )
     comparison = Comparison(study)
     comparison.offered[1.0] = {
@@ -177,8 +177,8 @@ def whatif(
         **day.workload.summary(setting.cluster.pools[0].engine.block_tokens),
     }
     tell: Callable[[str, int, int], None] = progress or (lambda label, done, total: None)
-    with interrupts() as stop, worker_pool(asked.workers, stop, simulated) as hands:
-        task = _task(day, asked, setting, RECORDED, base)
+    with interrupts() as stop, worker_pool(question.workers, stop, simulated) as hands:
+        task = _task(day, question, setting, RECORDED, base)
         run = run_of(task, stop.is_set)
         if run is None:
             raise KeyboardInterrupt
@@ -188,10 +188,10 @@ def whatif(
             comparison.cells[cell.place] = cell
             tell("simulations", len(comparison.cells), 1 + len(changed))
 
-        other = setting if asked.replicas is None else _setting(day, cost, asked.replicas, asked)
-        hands.work((_task(day, asked, other, name, policies) for name, policies in changed.items()), done)
+        other = setting if question.replicas is None else _setting(day, cost, question.replicas, question)
+        hands.work((_task(day, question, other, name, policies) for name, policies in changed.items()), done)
         comparison.interrupted = stop.is_set()
-    return WhatIf(day, asked, cost, calibration, reproduce(day, run), comparison)
+    return WhatIf(day, question, cost, calibration, reproduce(day, run), comparison)
 
 
 def recorded_policies(day: Recorded) -> Policies:
@@ -202,7 +202,7 @@ def recorded_policies(day: Recorded) -> Policies:
 def _setting(day: Recorded, cost: Fitted, replicas: int | None, question: WhatIfQuestion) -> Setting:
     belief = belief_of(day.header)
     cluster, specs = cluster_of(day.replicas, day.header, day.faults, replicas)
-    return Setting(cluster, cost, belief, question.slo, seconds(day.edges[0]), told=tuple(specs))
+    return Setting(cluster, cost, belief, question.slo, seconds(day.edges[0]), known=tuple(specs))
 
 
 def _task(day: Recorded, question: WhatIfQuestion, setting: Setting, name: str, policies: Policies) -> Task:

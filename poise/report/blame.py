@@ -40,14 +40,15 @@ def means(run: Run, warmup_s: float = 0.0) -> Means | None:
 def samples(run: Run, warmup_s: float = 0.0) -> dict[str, Means] | None:
     """`means` of all requests and of the slowest ones, by the names of `SAMPLES`; None where `means` is."""
     taken = durations(run, warmup_s)
-    chosen = {"mean": taken["e2e"][0], "slowest": _slow(*taken["e2e"]), "slowest_ttft": _slow(*taken["ttft"])}
-    fields = {name: found for name, rows in chosen.items() if (found := _over(run, rows)) is not None}
+    (rows, e2e), (first, ttft) = taken["e2e"], taken["ttft"]
+    chosen = {"mean": rows, "slowest": rows[slowest(e2e)], "slowest_ttft": first[slowest(ttft)]}
+    fields = {name: found for name, some in chosen.items() if (found := _over(run, some)) is not None}
     return fields or None
 
 
-def _slow(rows: NDArray[np.intp], taken: NDArray[np.int64]) -> NDArray[np.intp]:
-    """The rows of the slowest requests."""
-    return rows[np.argsort(taken, kind="stable")[-tail(len(rows)) :]]
+def slowest(taken: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.intp]:
+    """The places of the slowest requests."""
+    return np.argsort(taken, kind="stable")[-tail(len(taken)) :]
 
 
 def packed(told: Means) -> NDArray[np.float64]:

@@ -15,15 +15,13 @@ from numpy.typing import NDArray
 
 from poise.core.errors import UserError
 from poise.core.records.blame import PARTS
-from poise.report.blame import STRETCHES, tail
+from poise.report.blame import STRETCHES, slowest
 from poise.report.cause import Cause, first_cause
 from poise.report.seeds import half_width
 from poise.report.split import Split, best_split
 
 if TYPE_CHECKING:
     from polars import DataFrame
-
-Floats = NDArray[np.float64]
 
 LATENCIES = {"ttft_s": "TTFT", "e2e_s": "E2E"}
 
@@ -162,14 +160,10 @@ def _figures(pairs: DataFrame, name: str) -> list[tuple[str, Change]]:
 
 def _parts(pairs: DataFrame) -> Any:
     """Every part that either run has."""
-    slowest = [_slowest(pairs[name].to_numpy()) for name in ("e2e_s", "e2e_s_b")]
+    slow = [slowest(pairs[name].to_numpy()) for name in ("e2e_s", "e2e_s_b")]
     for stretch in STRETCHES:
         for name in PARTS:
             one, other = (pairs[f"{stretch}_{name}_s{which}"].to_numpy() for which in ("", "_b"))
             if one.any() or other.any():
                 mean = Change(float(one.mean()), float(other.mean()))
-                yield Part(stretch, name, mean, Change(float(one[slowest[0]].mean()), float(other[slowest[1]].mean())))
-
-
-def _slowest(values: Floats) -> NDArray[np.intp]:
-    return np.argsort(values, kind="stable")[-tail(len(values)) :]
+                yield Part(stretch, name, mean, Change(float(one[slow[0]].mean()), float(other[slow[1]].mean())))

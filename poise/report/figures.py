@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
 from poise.core.errors import UserError
+from poise.core.plugin import nearest
 from poise.report.wording import Kind, significant, write
 
 if TYPE_CHECKING:
@@ -212,6 +212,5 @@ def deciding(name: str) -> Figure:
     """The figure called `name`, as in ttft_s.p99; UserError with the nearest names where it cannot decide."""
     if name in DECIDING:
         return DECIDING[name]
-    near = get_close_matches(name, DECIDING, 3, 0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(DECIDING)}"
+    hint = nearest(name, DECIDING, "known are")
     raise UserError(f"{name!r} is not a figure by which results can be compared; {hint}")

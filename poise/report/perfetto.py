@@ -1,23 +1,20 @@
 """The timeline of a run as a Chrome trace for ui.perfetto.dev or chrome://tracing.
 
-Written by the Trace Event Format (Google, "Trace Event Format", phases M, X, C, b and e). Instants are cut to whole
-nanoseconds before they are written as microseconds, so slices that follow one another still do so exactly.
+Requests are its asynchronous events, phases b and e. Instants are cut to whole nanoseconds before they are written as
+microseconds, so slices that follow one another still do so exactly.
 """
 
 from __future__ import annotations
 
 import gzip
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, cast
 
+from poise.core.chrome_trace import Event, complete, counter, label, written
 from poise.core.records.records import STATUS, Run
 from poise.core.spec import Cluster
 from poise.report.files import replacing
 from poise.report.spending import pools_by_replica
-
-Event = dict[str, Any]
 
 _LANES = 1000
 """Thread ids are replica · _LANES + lane, for viewers that want them unique across processes."""
@@ -39,17 +36,9 @@ def timeline(run: Run, path: str | Path, *, requests: int = 1000, cluster: Clust
         if str(path).endswith(".gz"):
             # No name and no time inside, so equal runs give equal bytes.
             with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
-                _stream(_events(run, requests, cluster), cast(BinaryIO, packed))
+                packed.writelines(written(_events(run, requests, cluster)))
         else:
-            _stream(_events(run, requests, cluster), file)
-
-
-def _stream(events: Iterator[Event], file: BinaryIO) -> None:
-    """Write events one by one as a JSON object."""
-    file.write(b'{"displayTimeUnit":"ms","traceEvents":[')
-    for at, event in enumerate(events):
-        file.write((",\n" if at else "\n").encode() + json.dumps(event, separators=(",", ":")).encode())
-    file.write(b"\n]}\n")
+            file.writelines(written(_events(run, requests, cluster)))
 
 
 def _events(run: Run, requests: int, cluster: Cluster | None) -> Iterator[Event]:
@@ -74,10 +63,6 @@ def _thread(replica: int, lane: int) -> int:
     return _process(replica) * _LANES + lane
 
 
-def _label(kind: str, name: str, process: int, thread: int = 0) -> Event:
-    return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}}
-
-
 def _names(run: Run, cluster: Cluster | None) -> Iterator[Event]:
     """Names of processes and threads."""
     pools = pools_by_replica(cluster) if cluster else []
@@ -85,14 +70,14 @@ def _names(run: Run, cluster: Cluster | None) -> Iterator[Event]:
     for replica in range(len(run.replicas)):
         pool = pools[replica] if replica < len(pools) else None
         about = f" ({pool.model.name}, {pool.devices} × {pool.device.name}, {pool.role})" if pool else ""
-        yield _label("process_name", f"replica {replica}{about}", _process(replica))
+        yield label("process_name", f"replica {replica}{about}", _process(replica))
     for replica, lane in sorted(lanes):
         named = pools[replica].engine.lanes if replica < len(pools) else ()
         name = f"lane {named[lane].name}" if lane < len(named) else f"lane {lane}"
-        yield _label("thread_name", name, _process(replica), _thread(replica, lane))
+        yield label("thread_name", name, _process(replica), _thread(replica, lane))
     for replica in sorted({each.replica for each in run.faults}):
-        yield _label("thread_name", "faults", _process(replica), _thread(replica, _FAULTS))
-    yield _label("process_name", "requests", _process(len(run.replicas)))
+        yield label("thread_name", "faults", _process(replica), _thread(replica, _FAULTS))
+    yield label("process_name", "requests", _process(len(run.replicas)))
 
 
 def _batch(decodes: int, prompt_tokens: int) -> str:
@@ -106,30 +91,20 @@ def _batch(decodes: int, prompt_tokens: int) -> str:
 def _slices(run: Run) -> Iterator[Event]:
     """One complete event for each held batch."""
     for start, end, replica, lane, decodes, prompt_tokens in run.slices:
-        yield {
-            "ph": "X",
-            "name": _batch(decodes, prompt_tokens),
-            "pid": _process(replica),
-            "tid": _thread(replica, lane),
-            "ts": _us(start),
-            "dur": (end // 1000 - start // 1000) / 1000,
-            "args": {"decodes": decodes, "prompt_tokens": prompt_tokens},
-        }
+        args = {"decodes": decodes, "prompt_tokens": prompt_tokens}
+        yield _slice(_batch(decodes, prompt_tokens), replica, lane, start, end, args=args)
+
+
+def _slice(name: str, replica: int, lane: int, start: int, end: int, **more: object) -> Event:
+    length = (end // 1000 - start // 1000) / 1000
+    return complete(name, _process(replica), _thread(replica, lane), _us(start), length, **more)
 
 
 def _faults(run: Run) -> Iterator[Event]:
     """One complete event for each fault, up to the end of the run."""
     for at, until, kind, replica in run.faults:
         if at <= run.ended_at:
-            end = min(until, run.ended_at)
-            yield {
-                "ph": "X",
-                "name": kind,
-                "pid": _process(replica),
-                "tid": _thread(replica, _FAULTS),
-                "ts": _us(at),
-                "dur": (end // 1000 - at // 1000) / 1000,
-            }
+            yield _slice(kind, replica, _FAULTS, at, min(until, run.ended_at))
 
 
 def _counters(run: Run) -> Iterator[Event]:
@@ -140,7 +115,7 @@ def _counters(run: Run) -> Iterator[Event]:
             if last.get((replica, name)) == value:
                 continue
             last[replica, name] = value
-            yield {"ph": "C", "name": name, "pid": _process(replica), "ts": _us(at), "args": {name: value}}
+            yield counter(name, _process(replica), _us(at), **{name: value})
 
 
 def _lives(run: Run, requests: int) -> Iterator[Event]:

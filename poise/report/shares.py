@@ -8,7 +8,7 @@ and Graubard (1998) do the same for cluster surveys; Franco et al. (2019) compar
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import NormalDist
 from typing import Any
@@ -51,6 +51,19 @@ def independent(run: Run, warmup_s: float = 0.0) -> float:
     found = latencies(run, warmup_s)
     columns = [each.astype(np.float64) for each in (found.ttft, found.tpot, found.e2e) if len(each)]
     return max(min(map(effective_size, columns), default=1.0), 1.0)
+
+
+def sample_size(
+    counts: Sequence[float], independent: Iterable[float], shares: Sequence[float | None], by_seeds: bool
+) -> float:
+    """The effective number of independent requests behind a share of several runs, at least 1.
+
+    counts, independent, shares: of each run.  by_seeds: whether intervals come from how the runs differ; those that all
+    saw both kinds then suffice by themselves.
+    """
+    if by_seeds and all(share not in (0.0, 1.0) for share in shares):
+        return max(sum(counts), 1.0)
+    return max(sum(map(min, independent, counts)), 1.0)
 
 
 def score(found: Interval, shares: Sequence[float], size: float, confidence: float) -> Interval:

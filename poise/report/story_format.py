@@ -36,7 +36,7 @@ class StoryFormatter:
 
     def tell(self, happening: LogEntry) -> str:
         """The line of an event; empty where another line already says it."""
-        line = self._say[happening.what](happening, **happening.told)
+        line = self._say[happening.what](happening, **happening.details)
         if happening.what not in ("asked", "sent"):
             self._decided = None
         return line

@@ -156,9 +156,9 @@ def _roles(scenario: Scenario, places: Places) -> None:
     """A prefill pool needs a decode pool for the same model and tenants, and the other way round."""
     pools = scenario.cluster.pools
     for role, other in (("prefill", "decode"), ("decode", "prefill")):
-        partners = {asked for pool in pools if pool.role == other for asked in _served(scenario, pool)}
+        partners = {served for pool in pools if pool.role == other for served in _served(scenario, pool)}
         for at, pool in enumerate(pools):
-            alone = [asked for asked in _served(scenario, pool) if asked not in partners]
+            alone = [served for served in _served(scenario, pool) if served not in partners]
             if pool.role == role and alone:
                 model, tenant = alone[0]
                 whose = "" if tenant is None else f" and tenant {tenant}"

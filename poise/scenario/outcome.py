@@ -20,7 +20,7 @@ REASONS = 10
 """Reasons for rejection that a result lists, the commonest first."""
 
 
-def told(per_seed: Sequence[dict[str, Any]], refusals: Sequence[Mapping[str, int]]) -> dict[str, Any]:
+def merged(per_seed: Sequence[dict[str, Any]], refusals: Sequence[Mapping[str, int]]) -> dict[str, Any]:
     """Means over the figures of each seed (see `metrics.combine`), with the reasons for which requests were refused."""
     result, counts = combine_plain(per_seed), _summed(refusals)
     notes = {name: why.replace("a price_per_hour", "a price") for name, why in result["notes"].items()}
@@ -79,7 +79,7 @@ class Outcome:
         """Means over seeds at the top level, with `interval` and `per_seed`; times are those of the simulation."""
         if not self.figures:
             return None
-        result = told(self.figures, self.refusals)
+        result = merged(self.figures, self.refusals)
         self._bound_shares(result["interval"])
         result["wall_s"], result["cpu_s"] = (mean(column) for column in zip(*self.times, strict=True))
         result["per_seed"] = [

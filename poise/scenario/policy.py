@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from poise.core.errors import PolicyError, UserError
-from poise.core.plugin_path import reach
+from poise.core.plugin import reach
 from poise.core.slot import SCENARIO
 from poise.policies import Policies
 from poise.policies.find import build, find

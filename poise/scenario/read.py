@@ -117,8 +117,8 @@ def _tag(value: Any) -> str | None:
     return tag
 
 
-def _one_line(said: object) -> str:
-    return " ".join(str(said).split())[:120]
+def _one_line(message: object) -> str:
+    return " ".join(str(message).split())[:120]
 
 
 def _plain(value: Any, path: DataPath, places: Places) -> Any:

@@ -72,15 +72,15 @@ def _bare_cost(problem: Problem, section: BareCost, cost: Any, path: place.Path)
 
 def _pool(problem: Problem, at: int, section: PoolSection) -> dict[str, Any]:
     built, scenario = problem.cluster.pools[at], problem.loaded.scenario
-    told = section.model_dump()
+    data = section.model_dump()
     path = ("cluster", "pools", at, "model") if section.model is not None else ("model",)
-    told["model"] = _model(problem, section.model or scenario.model or "", path)
+    data["model"] = _model(problem, section.model or scenario.model or "", path)
     if isinstance(section.device, str):
-        told["device"] = built.device.name
+        data["device"] = built.device.name
         if section.price is None and built.device.price_basis:
-            told["price_basis"] = built.device.price_basis
-    told["engine"] = engine_of(scenario, section).model_dump()
-    return told
+            data["price_basis"] = built.device.price_basis
+    data["engine"] = engine_of(scenario, section).model_dump()
+    return data
 
 
 def _model(problem: Problem, text: str, path: tuple[str | int, ...]) -> str:
@@ -119,7 +119,7 @@ _OWN = {"recorded_sessions", "workflows"}
 
 
 def _absolute(loaded: Loaded, data: dict[str, Any], *path: str) -> None:
-    """Make the file named at `path` of the section `told` absolute, where there is one."""
+    """Make the file named at `path` of the section absolute, where there is one."""
     inside: Any = data
     for name in path[:-1]:
         inside = inside.get(name) or {}
@@ -181,7 +181,7 @@ def _about(model: Model) -> dict[str, Any]:
     return {"name": model.name, "parameters": model.parameters, "source": model.source}
 
 
-def write_yaml(told: dict[str, Any], path: Path) -> None:
+def write_yaml(data: dict[str, Any], path: Path) -> None:
     """Write plain data as readable YAML, in its own order."""
     import io
 
@@ -195,7 +195,7 @@ def write_yaml(told: dict[str, Any], path: Path) -> None:
         type(None), lambda dumper, _: dumper.represent_scalar("tag:yaml.org,2002:null", "null")
     )
     text = io.BytesIO()
-    yaml.dump(told, text)
+    yaml.dump(data, text)
     with replacing(path) as file:
         file.write(b"# Resolved by Poise: every default written out. `poise simulate` runs it again.\n")
         file.write(text.getvalue())

@@ -52,7 +52,7 @@ def simulate(
     saving: Saving = NOTHING,
     watching: Watching = UNSEEN,
     one_step: bool = False,
-    told: Sequence[ReplicaSpec] | None = None,
+    known: Sequence[ReplicaSpec] | None = None,
 ) -> Run:
     """Simulate one run.
 
@@ -60,7 +60,7 @@ def simulate(
     stopping: when it ends (default: when all are finished).  saving: what is kept besides the requests' records
     (nothing).  watching: callbacks (none).
     one_step: the slow reference, every held batch cut to one step.
-    told: what the control side knows of each replica beforehand (default: what the cost model says).
+    known: what the control side knows of each replica beforehand (default: what the cost model says).
     Raises CapacityError when a model does not fit, ScenarioError for faults that cannot be.
     """
     if workload.endless is not None:
@@ -71,7 +71,7 @@ def simulate(
         workload = workload.endless(stopping.until_s)
     world = build_world(
         cluster, workload, policies or Policies(), cost or Roofline(), belief or Belief(),
-        seed=seed, stopping=stopping, saving=saving, watching=watching, one_step=one_step, told=told,
+        seed=seed, stopping=stopping, saving=saving, watching=watching, one_step=one_step, known=known,
     )  # fmt: skip
     run = world.simulate()
     for number, replica in enumerate(world.replicas):
@@ -91,7 +91,7 @@ def build_world(
     saving: Saving = NOTHING,
     watching: Watching = UNSEEN,
     one_step: bool = False,
-    told: Sequence[ReplicaSpec] | None = None,
+    known: Sequence[ReplicaSpec] | None = None,
 ) -> World:
     """The world that `simulate` runs, for callers that inspect it."""
     cluster = drawn(cluster, workload, seed, stopping.until_s)
@@ -108,7 +108,7 @@ def build_world(
         check_work(pool, estimator, blocks, policies.batcher)
         limits += [_limit(pool)] * pool.slots
         replicas += [_replica(pool, estimator, blocks, policies, one_step) for _ in range(pool.slots)]
-    specs = replica_specs(cluster, estimators, workload.models) if told is None else told
+    specs = replica_specs(cluster, estimators, workload.models) if known is None else known
     pools = pool_specs(cluster) if policies.scaler is not None else []
     check_scaling(cluster, policies, belief)
     index = PrefixIndex(len(replicas)) if belief.prefix == "oracle" else None  # the truth is one for all gateways
@@ -150,7 +150,7 @@ def replica_specs(cluster: Cluster, estimators: Sequence[Estimator], models: tup
     specs: list[ReplicaSpec] = []
     for at, (pool, estimator) in enumerate(zip(cluster.pools, estimators, strict=True)):
         blocks, limit = kv_blocks(pool), _limit(pool)
-        told = ReplicaSpec(
+        known = ReplicaSpec(
             _serves(pool, models), pool.role, limit, blocks * pool.engine.block_tokens,
             blocks=blocks,
             prefill_rate=_prefill_rate(pool, estimator, limit),
@@ -164,7 +164,7 @@ def replica_specs(cluster: Cluster, estimators: Sequence[Estimator], models: tup
         first = len(specs)
         absent |= set(range(first + pool.replicas, first + pool.slots))
         specs += [
-            told._replace(up=number not in absent, returns=number in returning)
+            known._replace(up=number not in absent, returns=number in returning)
             for number in range(first, first + pool.slots)
         ]
     return specs

@@ -36,18 +36,18 @@ def check_json(place: str | None) -> None:
         check_writable(Path(place), "--json")
 
 
-def write_json(told: Any, path: Path) -> None:
+def write_json(data: Any, path: Path) -> None:
     """Write the result JSON, whole or not at all."""
     with replacing(path) as file:
-        file.write(to_json(told).encode())
+        file.write(to_json(data).encode())
 
 
-def put_json(told: Any, place: str | None) -> None:
+def put_json(data: Any, place: str | None) -> None:
     """JSON to where `--json` says: a file, standard output for `-`, or nowhere."""
     if place == "-":
-        sys.stdout.write(to_json(told))
+        sys.stdout.write(to_json(data))
     elif place is not None:
-        write_json(told, Path(place))
+        write_json(data, Path(place))
 
 
 def write_folder(problem: Problem, outcome: Outcome, folder: Path) -> list[Path]:
@@ -80,30 +80,30 @@ def write_resolved(provenance: dict[str, Any], file: Path) -> None:
     write_yaml({**provenance["scenario"], "provenance": rest}, file)
 
 
-def rate_of(told: dict[str, Any]) -> float | None:
+def rate_of(data: dict[str, Any]) -> float | None:
     """The requests per second of a workload's summary; None where it has none: a closed load, sessions, a batch."""
-    open_load = not told.get("concurrency") and told["independent"] == told["requests"]
-    return float(told["rate"]) if open_load and told["rate"] is not None else None
+    open_load = not data.get("concurrency") and data["independent"] == data["requests"]
+    return float(data["rate"]) if open_load and data["rate"] is not None else None
 
 
-def offered(told: dict[str, Any]) -> list[str]:
+def offered(data: dict[str, Any]) -> list[str]:
     """A workload in words: requests, rate, what was left out or changed, what a cache that never evicts would find."""
     from poise.report.wording import significant, write
 
-    rate = rate_of(told)
-    parts = [f"{told['requests']:,} requests"]
+    rate = rate_of(data)
+    parts = [f"{data['requests']:,} requests"]
     parts += [f"at {significant(rate)} req/s"] if rate is not None else []
-    if told["independent"] < told["requests"] and told["rate"] is not None:
-        parts.append(f"of which {told['independent']:,} begin sessions, {significant(told['rate'])} a second")
-    parts += [f"stamps squeezed by {each['squeeze']:g}" for each in told.get("changes", ()) if "squeeze" in each]
-    skipped = told.get("skipped") or told.get("recorded_sessions", {}).get("skipped")
+    if data["independent"] < data["requests"] and data["rate"] is not None:
+        parts.append(f"of which {data['independent']:,} begin sessions, {significant(data['rate'])} a second")
+    parts += [f"stamps squeezed by {each['squeeze']:g}" for each in data.get("changes", ()) if "squeeze" in each]
+    skipped = data.get("skipped") or data.get("recorded_sessions", {}).get("skipped")
     parts += [f"{skipped:,} bad rows skipped"] if skipped else []
-    if told.get("unmeasured_clients"):
-        done = {"drop": "left out", "pool": "given the lengths of others"}[told["unmeasured"]]
-        share = write(told["unmeasured_share"], "share")
-        parts.append(f"{told['unmeasured_clients']} clients without lengths ({share} of the requests) {done}")
-    if "reachable_hit_rate" in told:
-        parts.append(f"reachable prefix hits {write(told['reachable_hit_rate'], 'share')}")
+    if data.get("unmeasured_clients"):
+        done = {"drop": "left out", "pool": "given the lengths of others"}[data["unmeasured"]]
+        share = write(data["unmeasured_share"], "share")
+        parts.append(f"{data['unmeasured_clients']} clients without lengths ({share} of the requests) {done}")
+    if "reachable_hit_rate" in data:
+        parts.append(f"reachable prefix hits {write(data['reachable_hit_rate'], 'share')}")
     return parts
 
 

@@ -58,7 +58,7 @@ class Gateways:
         purpose = "gateway" if session < 0 else "gateway of session"
         return self._chance.pick(range(len(self.controls)), purpose)
 
-    def told(self, event: Event) -> Iterator[tuple[int, Control]]:
+    def receivers(self, event: Event) -> Iterator[tuple[int, Control]]:
         """The gateways that receive an event, with numbers: all for replicas and policies, its own for a request."""
         if len(self.controls) == 1 or isinstance(event, _OF_ALL):
             yield from enumerate(self.controls)

@@ -11,13 +11,13 @@ from poise.core.spec import Fault, FaultRate
 
 def faults(rates: Sequence[FaultRate], replicas: int, seed: int, until_s: float) -> tuple[Fault, ...]:
     """Those of `replicas` replicas within `until_s` seconds, in order; the same for the same seed."""
-    told = [
+    found = [
         fault
         for number, rate in enumerate(rates)
         for replica in rate.replicas or range(replicas)
         for fault in _of(rate, replica, f"fault {number} {replica}", seed, until_s)
     ]
-    return tuple(sorted(told, key=lambda fault: (fault.at_s, fault.replica)))
+    return tuple(sorted(found, key=lambda fault: (fault.at_s, fault.replica)))
 
 
 def _of(rate: FaultRate, replica: int, purpose: str, seed: int, until_s: float) -> Iterator[Fault]:

@@ -29,14 +29,14 @@ class LinkSlowdown(NamedTuple):
 
 def dips(faults: Iterable[Fault]) -> dict[int, list[LinkSlowdown]]:
     """Those of each replica's link."""
-    told: dict[int, list[LinkSlowdown]] = {}
+    found: dict[int, list[LinkSlowdown]] = {}
     for fault in faults:
         if fault.kind in ("link_slow", "link_lost"):
             since = ps(fault.at_s)
             until = since + ps(fault.for_s) if fault.for_s else NEVER
             part = 1 / fault.factor if fault.kind == "link_slow" else 0.0
-            told.setdefault(fault.replica, []).append(LinkSlowdown(since, until, part))
-    return told
+            found.setdefault(fault.replica, []).append(LinkSlowdown(since, until, part))
+    return found
 
 
 class Network:

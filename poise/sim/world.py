@@ -112,8 +112,8 @@ class World:
         self.accounts: Attributions | None = None
         if saving.blame or diary is not None:
             self.accounts = Attributions(len(workload), self.agenda, control.served, reusable(workload), diary)
-        if diary is not None:
-            diary.watch(controls, self.replicas)
+            if diary is not None:
+                diary.watch(controls, self.replicas)
         self.clients = Clients(
             workload, self.agenda, self._until, self._turn, self._news, self._progress, self._all_in, self.accounts
         )
@@ -128,15 +128,12 @@ class World:
         self.run = Run(
             self.records, [replica.stats for replica in self.replicas], drained=drain, programs=programs_of(workload)
         )
-        self.lending = Lending(
-            self.replicas, network, self.agenda, self.run, turn=self._turn, touch=self._touch,
-        )  # fmt: skip
+        self.lending = Lending(self.replicas, network, self.agenda, self.run, turn=self._turn, touch=self._touch)
         self.hedging = Hedging(self.replicas, self.run, self.accounts)
         self.lifecycle = Lifecycle(
             cluster, self.replicas, self.gateways.flights, self.agenda, self._change, self._news, self.passed,
             self._gone, self._touch, self._renew, self.run.faults, control.state.replicas, self.accounts,
         )  # fmt: skip
-
         self.lending.lifecycle = self.lifecycle
         self._make = renew
         self.scaling: Scaling | None = None
@@ -190,21 +187,14 @@ class World:
         heap = agenda.heap
         status = self.control.state.status
         stop = END if self._drain else (self._until + 1, FAULT, 0)
-        after_event, tell, enough = self._after_event, self._tell, self._enough
-        counts = tell is not None or enough is not None
+        after_event = self._after_event
+        counts = self._tell is not None or self._enough is not None
         direct = self.direct
         lends, due = self.control.lending is not None, self.lending.due
-        handlers: dict[int, Callable[[int], None]] = {
-            FAULT: agenda.do_later,
-            START: agenda.do_later,
-            MEASURE: self._measure,
-            DELIVER: agenda.do_later,
-            TRANSFER: agenda.do_later,
-            ARRIVE: clients.arrive,
-            TIMEOUT: clients.time_out,
-            WAKE: self._wake,
-            SAMPLE: self._take_sample,
-        }
+        handlers: dict[int, Callable[[int], None]]
+        handlers = dict.fromkeys((FAULT, START, DELIVER, TRANSFER), agenda.do_later)
+        handlers |= {ARRIVE: clients.arrive, TIMEOUT: clients.time_out}
+        handlers |= {MEASURE: self._measure, WAKE: self._wake, SAMPLE: self._take_sample}
         count = 0
         while True:
             entry = heap[0] if heap else END
@@ -252,11 +242,17 @@ class World:
                 after_event(self)
             if counts:
                 count += 1
-                if tell is not None and not count & 0x3FFF:
-                    tell(clients.ended, clients.arrivals.rows)
-                if enough is not None and not count & 0xFF and enough(self.run, agenda.now):
-                    self.run.interrupted = True
+                if not count & 0xFF and self._cut(count):
                     return
+
+    def _cut(self, count: int) -> bool:
+        """Report progress after so many events, and end a run that has shown enough."""
+        if self._tell is not None and not count & 0x3FFF:
+            self._tell(self.clients.ended, self.clients.arrivals.rows)
+        if self._enough is None or not self._enough(self.run, self.agenda.now):
+            return False
+        self.run.interrupted = True
+        return True
 
     def _all_in(self) -> None:
         """No arrivals are left: rates count until now."""
@@ -340,7 +336,7 @@ class World:
 
     def _tell_control(self, event: Event) -> None:
         trace = self._trace
-        for number, control in self.gateways.told(event):
+        for number, control in self.gateways.receivers(event):
             if trace is not None:
                 trace.add(event, number)
             for action in control.handle(event):

@@ -120,8 +120,8 @@ def a_pool(
     group: int = 0,
 ) -> PoolView:
     """Build a pool for scalers, in which these serve; `wanted` is its target size (default: as many as these)."""
-    told = len(serving) if wanted is None else wanted
-    return PoolState(name, min_replicas, max_replicas, told, warm, start_s, warm_start_s, serving, held, group)
+    target = len(serving) if wanted is None else wanted
+    return PoolState(name, min_replicas, max_replicas, target, warm, start_s, warm_start_s, serving, held, group)
 
 
 def a_cluster(

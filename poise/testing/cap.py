@@ -27,6 +27,6 @@ def check_cap(make: Callable[[], Cap], *, seed: int = 0) -> None:
             both.join_copy()
         power, now_s = min(max(power + rng.uniform(-0.1, 0.1), 0.0), 1.2), now_s + rng.choice((1.0, 2.0, 60.0))
         both.where = f"at {now_s:g} s, at a power of {power:.3f}"
-        told = both.ask(SLOTS["cap"].verb, power, now_s)
-        if not isinstance(told, tuple) or len(told) != 2 or not all(0 < clock <= 1 for clock in told):
-            raise RuleBroken(f"{both.who} answers {told!r}; give two clocks, above 0 and at most 1; {both.where}")
+        answer = both.ask(SLOTS["cap"].verb, power, now_s)
+        if not isinstance(answer, tuple) or len(answer) != 2 or not all(0 < clock <= 1 for clock in answer):
+            raise RuleBroken(f"{both.who} answers {answer!r}; give two clocks, above 0 and at most 1; {both.where}")

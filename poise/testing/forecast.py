@@ -42,6 +42,6 @@ def check_forecast(make: Callable[[], Forecaster], *, seed: int = 0) -> None:
             if now - SECOND <= at < now:
                 both.ask("observe", Arrived(at, a_request(id=at % 10**6, arrived_at=at)))
         both.where = f"at beat {beat}"
-        told = both.ask(SLOTS["forecast"].verb, now, now + rng.choice((1, 60)) * SECOND, a_chance(key=beat))
-        if not isinstance(told, int | float) or not isfinite(told) or told < 0:
-            raise RuleBroken(f"{both.who} answers {told!r}; it is requests per second, 0 or more; {both.where}")
+        answer = both.ask(SLOTS["forecast"].verb, now, now + rng.choice((1, 60)) * SECOND, a_chance(key=beat))
+        if not isinstance(answer, int | float) or not isfinite(answer) or answer < 0:
+            raise RuleBroken(f"{both.who} answers {answer!r}; it is requests per second, 0 or more; {both.where}")

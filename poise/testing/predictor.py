@@ -36,9 +36,9 @@ def check_predictor(make: Callable[[], Predictor], *, seed: int = 0) -> None:
         both.where = f"for {request}"
         chance = a_chance(key=number)
         both.ask("observe", Arrived(number, request))
-        told = both.ask(SLOTS["predictor"].verb, request, chance)
-        if type(told) is not int or told < 0:
-            raise RuleBroken(f"{both.who} answers {told!r}; tokens are a whole number, 0 for unsaid; {both.where}")
+        answer = both.ask(SLOTS["predictor"].verb, request, chance)
+        if type(answer) is not int or answer < 0:
+            raise RuleBroken(f"{both.who} answers {answer!r}; tokens are a whole number, 0 for unsaid; {both.where}")
         if (chance.key, chance.seed) != (number, a_chance().seed):
             raise RuleBroken(f"{both.who} changed the key or the seed of `chance`; {both.where}")
         open_.append(request)

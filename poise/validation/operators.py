@@ -18,7 +18,7 @@ from poise.recordings.profiles.bulk import predict
 from poise.recordings.profiles.fitting import Floats
 from poise.recordings.profiles.make import replace_tables
 from poise.recordings.profiles.plain import plain
-from poise.recordings.profiles.read import Profiles, any_profiles, read_profiles, told
+from poise.recordings.profiles.read import Profiles, any_profiles, described, read_profiles
 from poise.recordings.profiles.rows import ABOUT, coordinates
 from poise.validation.score import ALL, Score
 
@@ -64,7 +64,7 @@ def operator_scores(folder: Path) -> tuple[list[Score], list[str]]:
         for source, each in sorted(profiles.counts.items())
         for kind, count in sorted(each.other.items())
     ]
-    return [*map(_as_score, rows), *unmodelled, *map(_as_score, totals(found))], list(told(profiles))
+    return [*map(_as_score, rows), *unmodelled, *map(_as_score, totals(found))], list(described(profiles))
 
 
 def _as_score(row: dict[str, Any]) -> Score:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Literal
 
 from poise.core.errors import ScenarioError
+from poise.core.plugin import nearest
 from poise.workload.draw import positive
 from poise.workload.lengths import Spec
 
@@ -102,9 +102,10 @@ class Workflow:
     def _known(self, name: str, task: Task) -> None:
         for each in task.before:
             if each not in self.tasks:
-                raise ScenarioError(f"{name} waits for {each!r}, which is no task; {_hint(each, self.tasks)}")
+                hint = nearest(each, self.tasks, "known are", 2)
+                raise ScenarioError(f"{name} waits for {each!r}, which is no task; {hint}")
         if task.begins_with and task.begins_with not in {*self.tasks, *self.texts}:
-            hint = _hint(task.begins_with, [*self.texts, *self.tasks])
+            hint = nearest(task.begins_with, [*self.texts, *self.tasks], "known are", 2)
             raise ScenarioError(f"{name} begins with {task.begins_with!r}, which is no text and no task; {hint}")
         if name in self.texts:
             raise ScenarioError(f"{name} is a task and a text; give one of them another name")
@@ -171,8 +172,3 @@ def _one(name: str, task: Task) -> None:
         raise ScenarioError(f"{name} is a {task.kind}, which has no prompt; remove begins_with")
     if task.each and task.count is not None:
         raise ScenarioError(f"{name} has a count and follows each copy of {task.each}; give one or the other")
-
-
-def _hint(name: str, known: Sequence[str] | Mapping[str, object]) -> str:
-    near = get_close_matches(name, known, 2, 0.5)
-    return f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"

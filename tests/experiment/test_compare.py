@@ -85,7 +85,7 @@ def test_a_store_tells_apart_what_is_alike(tmp_path: Path) -> None:
         store.write((1.0, name, 0), {"number": number})
     for number, name in enumerate(names):
         kept = store.read((1.0, name, 0))
-        assert kept is not None and kept.told["number"] == number
+        assert kept is not None and kept.fields["number"] == number
     assert store.finished() == 3
 
 

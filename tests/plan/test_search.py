@@ -56,7 +56,7 @@ def test_jobs_change_nothing() -> None:
 def test_every_better_fleet_is_told_once_and_each_is_better() -> None:
     bench, told = a_bench(), list[Trial]()
     where = space(pools(), bench.demand, bench.goal, COST)
-    found = search(where, bench, Limits(bench.goal), told=told.append)
+    found = search(where, bench, Limits(bench.goal), better=told.append)
     ranks = [found.rank(trial) for trial in told]
     assert ranks == sorted(ranks, reverse=True) and len(set(ranks)) == len(ranks)
     assert told[-1] is found.winner
@@ -84,7 +84,7 @@ def test_ctrl_c_ends_it_with_the_best_so_far(jobs: int) -> None:
     bench = a_bench()
     where = space(pools(), bench.demand, bench.goal, COST)
     found = search(
-        where, bench, Limits(bench.goal), workers=Workers(jobs), told=lambda _: signal.raise_signal(signal.SIGINT)
+        where, bench, Limits(bench.goal), workers=Workers(jobs), better=lambda _: signal.raise_signal(signal.SIGINT)
     )
     assert found.interrupted and found.winner is not None and found.winner.meets(bench.goal)
     assert len(found.best) < len(where.kinds)

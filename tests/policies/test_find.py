@@ -56,7 +56,7 @@ def test_an_entry_point_fills_the_slot_that_it_can(monkeypatch: pytest.MonkeyPat
         ("router", "prefix_cache", {"imbalance": "x"}, "'x' is no int; give a value like 16"),
         ("router", "prefix_cache", {"imbalance": True}, "True is no int"),
         ("router", "nowhere:Thing", {}, "cannot import 'nowhere'"),
-        ("router", "poise.policies.route.round_robin:Nothing", {}, "has no 'Nothing'; name a class in it"),
+        ("router", "poise.policies.route.round_robin:Nothing", {}, "has no class 'Nothing'; name one that is in it"),
         ("router", "poise.policies.batch.chunked:Chunked", {}, "has no method 'route', which a router must have"),
         ("batcher", "chunk", {}, "did you mean chunked"),
         ("batcher", "chunked", {"long_prefill": -1}, r"chunked\.long_prefill: -1 is below 0; give 0 or more"),

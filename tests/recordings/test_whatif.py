@@ -128,7 +128,7 @@ def test_what_the_control_side_was_told_it_is_told_again() -> None:
     day = a_day(rate=30.0, requests=300, router="min_ttft", belief=Belief(period_s=0.5))
     found = asking(day, "round_robin")
     assert found.reproduction.agreement == 1.0
-    told = found.comparison.study.setting.told
+    told = found.comparison.study.setting.known
     assert told == tuple(ReplicaSpec(**each) for each in day.trace.header["replicas"])
 
 

@@ -77,8 +77,8 @@ def _check(diary: RequestLog, records: Records, row: int) -> None:
         upset.add("copied")  # a copy whose first token is its last has won before it is followed
     if records.status[row] == FINISHED and not upset:
         admitted = next(e for e in diary.happenings if e.what == "admitted")
-        computed = sum(e.told["tokens"] for e in diary.happenings if e.what == "computed" and e.told["whole"])
-        assert admitted.told["computed"] + computed >= admitted.told["need"]
+        computed = sum(e.details["tokens"] for e in diary.happenings if e.what == "computed" and e.details["whole"])
+        assert admitted.details["computed"] + computed >= admitted.details["need"]
 
 
 def test_there_are_words_for_all_that_happens() -> None:

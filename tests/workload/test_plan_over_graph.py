@@ -2,14 +2,54 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Collection, Iterator
+
 import pytest
 
 from poise.core.errors import UserError
 from poise.workload import all_at_once, workflows
 from poise.workload.paths import critical_path
-from poise.workload.plan_over_graph import Plan, Rule, fastest, instance
+from poise.workload.plan_over_graph import Plan, Rule, fastest
 
 INSTANCES = [(size, seed, tree) for size in (5, 10, 20, 30) for seed in range(6) for tree in (False, True)]
+
+
+def instance(products: int, seed: int, *, tree: bool = False) -> tuple[list[Rule], set[str], str]:
+    """Return (rules, what is given, target) of a random instance, as the paper draws its synthetic data.
+
+    A random directed graph of 2 to 3 edges a product (1 to 1.5 with `tree`, most of them of a tree of depth 3); the
+    predecessors of each are shuffled and split into groups, single ones (with `tree`: of two thirds), each of which is
+    an alternative rule of a time between 1 and 50 and of cost 1. Products without predecessors are given.
+    """
+    rng = random.Random(f"{products} {seed} {tree}")
+    edges = {*_tree(products, rng)} if tree else set()
+    while len(edges) < rng.randint(*((products, products * 3 // 2) if tree else (2 * products, 3 * products))):
+        one, other = sorted(rng.sample(range(products), 2))
+        edges.add((one, other))
+    rules = [rule for product in range(products) for rule in _rules(product, edges, rng, tree)]
+    given = {str(product) for product in range(products) if all(other != product for _, other in edges)}
+    return rules, given, str(products - 1)
+
+
+def _tree(products: int, rng: random.Random) -> Iterator[tuple[int, int]]:
+    """Edges of a tree of depth 3 whose root is the last product."""
+    below = [products - 1]
+    left = list(range(products - 2, -1, -1))
+    for level in range(3):
+        width = len(left) if level == 2 else min(len(left), max(1, round(products ** ((level + 1) / 3))))
+        here, left = left[:width], left[width:]
+        yield from ((each, rng.choice(below)) for each in here)
+        below = here or below
+
+
+def _rules(product: int, edges: Collection[tuple[int, int]], rng: random.Random, tree: bool) -> Iterator[Rule]:
+    before = sorted(one for one, other in edges if other == product)
+    rng.shuffle(before)
+    size = -(-2 * len(before) // 3) if tree else 1
+    for first in range(0, len(before), max(size, 1)):
+        group = tuple(str(each) for each in before[first : first + size])
+        yield Rule(group, str(product), rng.randint(1, 50))
 
 
 def _oracle(rules: list[Rule], given: set[str], target: str) -> tuple[int, int]:

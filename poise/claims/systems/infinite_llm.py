@@ -17,13 +17,13 @@ import poise as ps
 from poise.claims.answer import Answer, Findings, Ratio
 from poise.claims.bench import Bench
 from poise.claims.claim import Curve, Point
+from poise.claims.lent_kv import Cluster, Fleet, Running
 from poise.claims.sweep import ratio, times
 from poise.core.estimate import StepShape
 from poise.core.records.records import Run
-from poise.cost.infinite_llm import Cluster, Fleet, Running, Told
 from poise.cost.memory import kv_blocks
 from poise.cost.roofline import Roofline
-from poise.policies.kit.lending import Greedy, Loan, Status
+from poise.policies.kit.lending import Greedy
 from poise.policies.lend.infinite_llm import InfiniteLlm
 from poise.policies.route.least_requests import LeastRequests
 from poise.policies.route.round_robin import RoundRobin
@@ -185,28 +185,21 @@ class Steps:
         """So many instances."""
         return Fleet(instances, self.capacity, MOST, self, LAYERS * 20e-6, move_tokens=move_tokens)
 
-
-class Planner(NamedTuple):
-    """The planner, as the event model asks it."""
-
-    steps: Steps
-
-    def plan(self, table: Sequence[Told]) -> list[Loan]:
-        """The loans of one round."""
-        greedy = Greedy(self.steps, self.steps.capacity, MOST)
-        return greedy.plan([Status(*each) for each in table])
+    def planner(self) -> Greedy:
+        """The planner of one run."""
+        return Greedy(self, self.capacity, MOST)
 
 
 def _moved(steps: Steps, requests: int, move_tokens: int, seeds: int) -> Ratio:
     """How many times the throughput where so many KV tokens move in a step."""
 
-    def rate(seed: int, planner: Planner | None) -> float:
+    def rate(seed: int, planner: Greedy | None) -> float:
         rows = [Running(each, OUTPUT) for each in _prompts(requests * CROWD, 4.0, seed)]
         queues = [iter(rows[place::CROWD]) for place in range(CROWD)]
         return Cluster(steps.fleet(CROWD, move_tokens), queues, planner).run(1e9).tokens_per_s
 
     return ratio(
-        [rate(seed, None) for seed in range(seeds)], [rate(seed, Planner(steps)) for seed in range(seeds)]
+        [rate(seed, None) for seed in range(seeds)], [rate(seed, steps.planner()) for seed in range(seeds)]
     )  # fmt: skip
 
 
@@ -221,6 +214,6 @@ def _longest(steps: Steps) -> Answer:
     for size in (2, 8, 20):
         long = Running(int(0.96 * size * steps.capacity) - 10, 10)
         queues = [iter([long])] + [iter([Running(100, 10)]) for _ in range(size - 1)]
-        found[size] = Cluster(steps.fleet(size), queues, Planner(steps)).run(1e6).longest / steps.capacity
+        found[size] = Cluster(steps.fleet(size), queues, steps.planner()).run(1e6).longest / steps.capacity
     told = ", ".join(f"{size} instances: {each:.1f}" for size, each in found.items())
     return Answer("longest", f"{told} times", [found[2] / 1.9, found[20] / 19])

@@ -14,7 +14,7 @@ from poise.core.control.gateway_queue import GatewayQueue
 from poise.core.control.hedging import Hedging
 from poise.core.control.in_flight import InFlightTable
 from poise.core.control.lending import Lending
-from poise.core.control.policy_exchange import asked_of, exchange, hooked, mover_of, needs_of
+from poise.core.control.policy_exchange import exchange, hooked, mover_of, needs_of, policies_of
 from poise.core.control.prefix_index import PrefixIndex
 from poise.core.control.recovery import Recovering
 from poise.core.control.restricted_view import RestrictedView
@@ -87,7 +87,7 @@ class Control:
         """Makes the policies that `Exchanged` names; None where policies cannot be exchanged."""
         own = self.own
         hedge, scaler, lender, recovery = own["hedge"], own["scaler"], own["lender"], own["recovery"]
-        self.state = State(replicas, belief or Belief(), needs_of(asked_of(own)), index)
+        self.state = State(replicas, belief or Belief(), needs_of(policies_of(own)), index)
         self.seed = seed
         self.chance = Chance(seed)
         self.tries = tries
@@ -107,13 +107,13 @@ class Control:
     def settle(self) -> None:
         """Use the policies in `own` from now on."""
         own = self.own
-        asked = asked_of(own)
+        policies = policies_of(own)
         self.router: Any = own["router"]  # its answers are looked at, whatever its types promise
         self.mover: Mover | None = mover_of(own)
         self.order: Order | None = own["order"]
         self.admission: tuple[Admission, ...] = own["admission"]
         self.predictor: Predictor | None = own["predictor"]
-        self.in_flight.track("flights" in needs_of(asked))
+        self.in_flight.track("flights" in needs_of(policies))
         self._observers = [policy.observe for policy in hooked(own, "observe")]
         self._enters = [policy.enter for policy in hooked(own, "enter")]
         self._joins = [policy.joined for policy in hooked(own, "joined")]
@@ -129,7 +129,7 @@ class Control:
 
     def grouping(self, router: Any) -> Callable[[RequestView], Hashable]:
         """The group key of waiting requests under a router."""
-        group: Callable[[RequestView], Hashable] = getattr(router, "group", self._asked)
+        group: Callable[[RequestView], Hashable] = getattr(router, "group", self._group)
         return group
 
     def handle(self, event: Event) -> Actions:
@@ -481,7 +481,7 @@ class Control:
 
     def _draining(self, event: Draining) -> Actions:
         self.state.set_status(event.replica, DRAINING)
-        return () if self.recovering is None else self.recovering.told(event.replica, event.gone_at)
+        return () if self.recovering is None else self.recovering.drains(event.replica, event.gone_at)
 
     def _left(self, event: ReplicaLeft) -> Actions:
         self._go(event.replica)
@@ -490,8 +490,8 @@ class Control:
     def _first_token(self, event: FirstToken) -> Actions:
         flight = self.flights[event.request]
         flight.first_token_at = event.at
-        asked = self.ask_held() if self.held and self.in_flight.tracks else ()  # a prefill slot may be free
-        return asked if self.recovering is None else (*asked, *self.recovering.asked(flight.place))
+        actions = self.ask_held() if self.held and self.in_flight.tracks else ()  # a prefill slot may be free
+        return actions if self.recovering is None else (*actions, *self.recovering.moves(flight.place))
 
     def _confined(self, event: Restricted) -> Actions:
         """For an admission alone, which observes it."""
@@ -505,25 +505,25 @@ class Control:
 
     def _tick(self, event: Tick) -> Actions:
         actions = self._look_again()
-        return actions if self.scaling is None else (*actions, *self.scaling.asked())
+        return actions if self.scaling is None else (*actions, *self.scaling.changes())
 
     def _look_again(self) -> Actions:
         """New information: decide the held requests again, then call mover, lender and recovery."""
         actions = self.ask_held() if self.held else ()
         if self.recovering is not None and self.recovering.going:
-            actions = (*actions, *self.recovering.asked_all())
+            actions = (*actions, *self.recovering.all_moves())
         if self.lending is not None:
-            actions = (*actions, *self.lending.asked())
+            actions = (*actions, *self.lending.loans())
         return actions if self.mover is None else (*actions, *self._rebalance())
 
     @property
     def _name(self) -> str:
         return type(self.router).__name__
 
-    def _asked(self, request: RequestView) -> Hashable:
+    def _group(self, request: RequestView) -> Hashable:
         """A request that waits for one replica alone must not block the others of its model."""
-        asked = self.state.asked(request)
-        return asked if request.home < 0 else (*asked, request.home)
+        key = self.state.model_and_tenant(request)
+        return key if request.home < 0 else (*key, request.home)
 
 
 _HANDLERS: dict[type, Callable[[Control, Any], Actions]] = {

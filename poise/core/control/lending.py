@@ -19,7 +19,7 @@ class Lending:
         self._lender = lender
         self._state = state
 
-    def asked(self) -> Sequence[Lend]:
+    def loans(self) -> Sequence[Lend]:
         """The loans that the lender wants made or given back now."""
         loans = list(self._lender.lend(self._state))
         for loan in loans:

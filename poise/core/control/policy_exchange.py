@@ -27,7 +27,7 @@ def mover_of(own: Mapping[str, Any]) -> Any:
     return own["mover"]
 
 
-def asked_of(own: Mapping[str, Any]) -> list[Any]:
+def policies_of(own: Mapping[str, Any]) -> list[Any]:
     """All policies, each once: an object may be several policies in one."""
     return _once([mover_of(own) if slot == "mover" else own[slot] for slot in CONTROL])
 
@@ -53,9 +53,9 @@ def _once(held: Iterable[Any]) -> list[Any]:
     return found
 
 
-def needs_of(asked: list[Any]) -> set[str]:
+def needs_of(policies: list[Any]) -> set[str]:
     """The columns that policies read."""
-    return {name for policy in asked for name in getattr(policy, "needs", ())}
+    return {name for policy in policies for name in getattr(policy, "needs", ())}
 
 
 def exchange(control: Control, made: Mapping[str, Any]) -> None:
@@ -73,8 +73,8 @@ def exchange(control: Control, made: Mapping[str, Any]) -> None:
     for slot in made:
         for policy in _once([own[slot]]):
             check_policy(slot, policy)
-    before = asked_of(old)
-    fresh = [policy for policy in asked_of(own) if not any(policy is each for each in before)]
+    before = policies_of(old)
+    fresh = [policy for policy in policies_of(own) if not any(policy is each for each in before)]
     _keep(control, needs_of(before) | needs_of(fresh))
     try:
         _teach(control, own, fresh)
@@ -82,7 +82,7 @@ def exchange(control: Control, made: Mapping[str, Any]) -> None:
         control.state.keep(needs_of(before))
         raise
     control.own = own
-    control.state.keep(needs_of(asked_of(own)))
+    control.state.keep(needs_of(policies_of(own)))
     control.settle()
     if "router" in made or "order" in made:
         control.held.regroup(control.grouping(own["router"]), own["order"])

@@ -24,13 +24,13 @@ class Recovering:
         self._state = state
         self._enter = enter
 
-    def told(self, replica: int, gone_at: int) -> list[Action]:
+    def drains(self, replica: int, gone_at: int) -> list[Action]:
         """A replica drains and will be lost at an instant; 0 where it may stay until it is empty."""
         if gone_at:
             self.going[replica] = gone_at
-        return self.asked(replica)
+        return self.moves(replica)
 
-    def asked(self, replica: int) -> list[Action]:
+    def moves(self, replica: int) -> list[Action]:
         """The moves away from a replica that will be lost."""
         gone_at = self.going.get(replica)
         if gone_at is None:
@@ -42,6 +42,6 @@ class Recovering:
         self._enter(self._policy, [action for action in actions if isinstance(action, Move)])
         return list(actions)
 
-    def asked_all(self) -> list[Action]:
+    def all_moves(self) -> list[Action]:
         """The moves away from all of them."""
-        return [action for replica in list(self.going) for action in self.asked(replica)]
+        return [action for replica in list(self.going) for action in self.moves(replica)]

@@ -72,7 +72,7 @@ class Scaling:
         self._due = 0
         self._turning: dict[int, Role] = {}  # who is on its way to another role
 
-    def asked(self) -> list[Scale | Convert]:
+    def changes(self) -> list[Scale | Convert]:
         """The changes to make now; none between two beats."""
         state, now = self._state, self._state.now
         if now < self._due:
@@ -90,16 +90,16 @@ class Scaling:
         state, status = self._state, self._state.status
         waiting: dict[tuple[int, int], int] = {}
         for request in self._held:
-            asked = state.asked(request)
-            waiting[asked] = waiting.get(asked, 0) + 1
+            key = state.model_and_tenant(request)
+            waiting[key] = waiting.get(key, 0) + 1
         firsts: dict[tuple[int, tuple[int, ...]], int] = {}
         for number, pool in enumerate(self.pools):
             own = [(each, spec) for each, spec in enumerate(state.replicas) if spec.pool == number]
             pool.serving = tuple(each for each, _ in own if status[each] == SERVING)
             pool.held = sum(
                 count
-                for asked, count in waiting.items()
-                if any(spec.role != "decode" and takes(spec, *asked) for _, spec in own)
+                for key, count in waiting.items()
+                if any(spec.role != "decode" and takes(spec, *key) for _, spec in own)
             )
             pool.group = firsts.setdefault((own[0][1].model, own[0][1].tenants), number) if own else number
         self._turning = {each: role for each, role in self._turning.items() if status[each] != SERVING}

@@ -141,7 +141,7 @@ class State:
     def peers(self, request: RequestView, replica: int) -> Sequence[int]:
         """The other replicas, in order, that may take `request` over from `replica`."""
         role, tokens = self.replicas[replica].role, request.prompt_tokens + 1
-        model, tenant = self.asked(request)
+        model, tenant = self.model_and_tenant(request)
         return [
             index
             for index, other in enumerate(self.replicas)
@@ -169,7 +169,7 @@ class State:
             return 0.0
         return tokens * origin.kv_token_bytes / rate + origin.link_latency_s
 
-    def asked(self, request: RequestView) -> tuple[int, int]:
+    def model_and_tenant(self, request: RequestView) -> tuple[int, int]:
         """The model that a request asks for, and its tenant where that has replicas of its own (else -1)."""
         return request.model, request.tenant if request.tenant in self.named else -1
 
@@ -178,7 +178,7 @@ class State:
     def hopeless(self, request: RequestView) -> str:
         """Why no replica, up or not, will ever take the request; empty if one may."""
         longest = {"mixed": 0, "prefill": 0, "decode": 0}
-        model, tenant = self.asked(request)
+        model, tenant = self.model_and_tenant(request)
         for replica, status in zip(self.replicas, self.status, strict=True):
             if status != GONE and takes(replica, model, tenant):
                 longest[replica.role] = max(longest[replica.role], replica.capacity_tokens)

@@ -93,5 +93,5 @@ class LoggedAttribution(Attribution):
             return -1
         return next(number for number, each in enumerate(self.diary.replicas) if each is self.replica)
 
-    def _note(self, what: str, **told: Any) -> None:
-        self.diary.note(self._clock.now, what, self._place, **told)
+    def _note(self, what: str, **details: Any) -> None:
+        self.diary.note(self._clock.now, what, self._place, **details)

@@ -35,8 +35,8 @@ def hints(kind: Any) -> dict[str, Any]:
     Compiled classes forget what is in a tuple, which class a named one is and what a literal holds; the name of its
     field says it.
     """
-    told = get_type_hints(kind)
-    return {name: _NAMED[name] if hint is type or hasattr(hint, "_fields") else hint for name, hint in told.items()}
+    types = get_type_hints(kind)
+    return {name: _NAMED[name] if hint is type or hasattr(hint, "_fields") else hint for name, hint in types.items()}
 
 
 def checker(hints: Mapping[str, Any]) -> Check:

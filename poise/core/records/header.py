@@ -44,68 +44,68 @@ def header(
     }
 
 
-def replicas_of(told: Mapping[str, Any]) -> list[ReplicaSpec]:
+def replicas_of(header: Mapping[str, Any]) -> list[ReplicaSpec]:
     """The replicas that a header names; TraceError where it does not."""
-    named = [{**each, "tenants": tuple(each.get("tenants", ()))} for each in _part(told, "replicas", list)]
+    named = [{**each, "tenants": tuple(each.get("tenants", ()))} for each in _part(header, "replicas", list)]
     return [_made(ReplicaSpec, each, "replicas") for each in named]
 
 
-def pools_of(told: Mapping[str, Any]) -> list[PoolSpec]:
+def pools_of(header: Mapping[str, Any]) -> list[PoolSpec]:
     """The pools that a header names; none in one that was written before there were scalers."""
-    return [_made(PoolSpec, each, "pools") for each in told.get("pools", ())]
+    return [_made(PoolSpec, each, "pools") for each in header.get("pools", ())]
 
 
-def belief_of(told: Mapping[str, Any]) -> Belief:
+def belief_of(header: Mapping[str, Any]) -> Belief:
     """The belief that a header names; TraceError where it does not."""
-    made: Belief = _made(Belief, _part(told, "belief", dict), "belief")
+    made: Belief = _made(Belief, _part(header, "belief", dict), "belief")
     return made
 
 
-def check_header(told: Mapping[str, Any]) -> None:
+def check_header(header: Mapping[str, Any]) -> None:
     """TraceError, naming the field, where a part of a header is of another type than `header` writes."""
     try:
-        _check(told)
+        _check(header)
     except ValueError as error:
         raise TraceError(f"the header's {error}, which no recording has; give it as it was written") from None
 
 
-def _check(told: Mapping[str, Any]) -> None:
+def _check(header: Mapping[str, Any]) -> None:
     for name, kind in _SHAPES.items():
-        if name in told and not isinstance(told[name], kind):
-            raise ValueError(f"{name} is {told[name]!r}")
+        if name in header and not isinstance(header[name], kind):
+            raise ValueError(f"{name} is {header[name]!r}")
     for name, kind in _FIELDS.items():
-        parts = told.get(name, ())
+        parts = header.get(name, ())
         for each in [parts] if isinstance(parts, dict) else parts:
             _check_fields(name, each, kind)
-    if told.get("engines") and len(told["engines"]) != len(told.get("replicas", ())):
-        raise ValueError(f"engines are {len(told['engines'])} for {len(told.get('replicas', ()))} replicas")
-    if not all(isinstance(name, str) for name in told.get("models", ())):
-        raise ValueError(f"models is {told['models']!r}")
-    began = told.get("began", {}).get("at", 0)
+    if header.get("engines") and len(header["engines"]) != len(header.get("replicas", ())):
+        raise ValueError(f"engines are {len(header['engines'])} for {len(header.get('replicas', ()))} replicas")
+    if not all(isinstance(name, str) for name in header.get("models", ())):
+        raise ValueError(f"models is {header['models']!r}")
+    began = header.get("began", {}).get("at", 0)
     if type(began) is not int or not 0 <= began <= NEVER:
         raise ValueError(f"began.at is {began!r}")
-    for slot, named in told.get("policies", {}).items():
+    for slot, named in header.get("policies", {}).items():
         for each in named if isinstance(named, list) else [named]:
             if named is not None and not _is_policy(each):
                 raise ValueError(f"policies.{slot} is {each!r}")
 
 
-def _check_fields(name: str, told: Any, kind: Any) -> None:
-    if not isinstance(told, dict):
-        raise ValueError(f"{name} holds {told!r}")
-    known = {field: hint for field, hint in hints(kind).items() if field in told}
+def _check_fields(name: str, header: Any, kind: Any) -> None:
+    if not isinstance(header, dict):
+        raise ValueError(f"{name} holds {header!r}")
+    known = {field: hint for field, hint in hints(kind).items() if field in header}
     try:
-        checker(known)([told[field] for field in known])
+        checker(known)([header[field] for field in known])
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
     for field in known:
-        value, least = told[field], _LEAST.get(field, -1)
+        value, least = header[field], _LEAST.get(field, -1)
         if isinstance(value, int | float) and not least <= value <= NEVER:
             raise ValueError(f"{name}: {field} is {value!r}")
 
 
-def _is_policy(told: Any) -> bool:
-    return isinstance(told, dict) and len(told) == 1 and all(isinstance(v, dict | None) for v in told.values())
+def _is_policy(header: Any) -> bool:
+    return isinstance(header, dict) and len(header) == 1 and all(isinstance(v, dict | None) for v in header.values())
 
 
 _SHAPES: dict[str, type] = {
@@ -121,13 +121,13 @@ _FIELDS: dict[str, Any] = {"belief": Belief, "replicas": ReplicaSpec, "pools": P
 _LEAST = {"block_tokens": 1, "gateways": 1, "max_sequences": 1, "token_budget": 1}
 
 
-def _part(told: Mapping[str, Any], name: str, kind: type) -> Any:
-    if not isinstance(told.get(name), kind):
+def _part(header: Mapping[str, Any], name: str, kind: type) -> Any:
+    if not isinstance(header.get(name), kind):
         raise TraceError(
             f"the header has no {name}; record with `poise serve --record`, or again with this version's "
             "`poise simulate --trace-events`"
         )
-    return told[name]
+    return header[name]
 
 
 def _made(kind: Any, fields: Any, name: str) -> Any:

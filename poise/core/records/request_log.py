@@ -39,7 +39,7 @@ class LogEntry(NamedTuple):
     at: int
     what: str
     replica: int
-    told: dict[str, Any]
+    details: dict[str, Any]
 
 
 class RequestLog:
@@ -65,9 +65,9 @@ class RequestLog:
         for number, control in enumerate(controls):
             control.router = LogWriter(control.router, self, number)
 
-    def note(self, at: int, what: str, replica: int = -1, **told: Any) -> None:
+    def note(self, at: int, what: str, replica: int = -1, **details: Any) -> None:
         """Log one entry."""
-        self.happenings.append(LogEntry(at, what, replica, told))
+        self.happenings.append(LogEntry(at, what, replica, details))
 
     def add(self, item: Event | Action, gateway: int = 0) -> None:
         """Log the part of a gateway's event or action that concerns the request."""

@@ -128,9 +128,9 @@ def reader(kind: Any) -> Read:
     """From the array of a named tuple's fields to the tuple; trailing fields that an older line lacks take their
     defaults, tuples and named tuples inside it are made by their types. ValueError for a value of another type.
     """
-    told = hints(kind)
-    check = checker(told)
-    inner = [(at, made) for at, hint in enumerate(told.values()) if (made := _inner(hint)) is not None]
+    types = hints(kind)
+    check = checker(types)
+    inner = [(at, made) for at, hint in enumerate(types.values()) if (made := _inner(hint)) is not None]
 
     def read(fields: Any) -> Any:
         check(fields)

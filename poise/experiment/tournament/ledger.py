@@ -19,9 +19,9 @@ class Ledger:
     folder: Path | None = None
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def add(self, key: str, told: dict[str, Any]) -> None:
+    def add(self, key: str, fields: dict[str, Any]) -> None:
         """Store a run, at once also in the file."""
-        row = {"print": key, **told}
+        row = {"print": key, **fields}
         self.rows[key] = row
         if self.folder is not None:
             with (self.folder / FILE).open("a", encoding="utf-8") as file:

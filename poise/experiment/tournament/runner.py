@@ -63,13 +63,13 @@ class TrialRunner(Generic[Task, Done]):
         """The digest of a trial."""
         return self.blocks[trial.block].print(trial.levels, trial.at, trial.seed)
 
-    def told(self, trial: Trial) -> dict[str, Any] | None:
+    def stored(self, trial: Trial) -> dict[str, Any] | None:
         """The stored figures of a trial; None where it is not done."""
         return self.ledger.rows.get(self.key(trial))
 
     def value(self, trial: Trial, figure: str) -> float | None:
         """A figure of a trial; None where it is not done or has none."""
-        row = self.told(trial)
+        row = self.stored(trial)
         found: float | None = row["figures"].get(figure) if row else None
         return found
 

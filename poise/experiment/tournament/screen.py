@@ -102,14 +102,14 @@ def _parts(contest: Contest, rows: Sequence[Row]) -> dict[str, dict[tuple[int, i
 
 def _beyond(whole: Fit) -> tuple[tuple[Term, int, int], ...]:
     """The pairs of levels with a significant interaction, all tested at once (Bonferroni)."""
-    asked = [
+    pairs = [
         (term, one, two)
         for term in whole.pairs()
         for one in range(whole.levels[term[0]])
         for two in range(whole.levels[term[1]])
     ]
-    confidence = 1 - (1 - CONFIDENCE) / max(len(asked), 1)
-    return tuple(each for each in asked if whole.joint(*each, confidence).apart)
+    confidence = 1 - (1 - CONFIDENCE) / max(len(pairs), 1)
+    return tuple(each for each in pairs if whole.joint(*each, confidence).apart)
 
 
 def active(screen: Screen, factors: Sequence[Factor]) -> list[int]:

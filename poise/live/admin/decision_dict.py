@@ -13,7 +13,7 @@ ENGINES: Final = 8
 """Engines listed for one decision: the chosen, the shadow's, and those with most cached."""
 
 
-def told(decision: Decision, models: Sequence[str], began: int) -> Json:
+def as_dict(decision: Decision, models: Sequence[str], began: int) -> Json:
     """One decision as a dict; `models` are names by number, `began` is when instants begin."""
     fields: Json = {
         "number": decision.number,

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from poise.live.admin.decision_dict import told
+from poise.live.admin.decision_dict import as_dict
 from poise.live.admin.decisions import KEPT, Receipts
 from poise.live.admin.feed import BEAT_S, Feed
 from poise.live.admin.guard import Guard, Refusal
@@ -112,7 +112,7 @@ class Admin:
         """The number of the last decision, and the newest of those after `number`, `most` of them at most."""
         receipts, models = self.receipts, self._gateway.api.models.listed()
         rows = receipts.since(number)[-most:] if most else []
-        return receipts.count, [told(each, models, self._began) for each in rows]
+        return receipts.count, [as_dict(each, models, self._began) for each in rows]
 
     def _totals(self) -> Any:
         world = self._gateway.world
@@ -224,11 +224,11 @@ class Admin:
         elif act is None or not name:
             self._refuse(exchange, Refusal(404, "POST goes to /drain/NAME or /undrain/NAME"))
         else:
-            status, said = act(name)
+            status, state = act(name)
             if status == 200:
-                self._json(exchange, {"engine": name, "state": said})
+                self._json(exchange, {"engine": name, "state": state})
             else:
-                self._refuse(exchange, Refusal(status, said))
+                self._refuse(exchange, Refusal(status, state))
 
     def drain(self, name: str) -> tuple[int, str]:
         """Drain an engine: it gets no new requests, then leaves; 200 and its state, or another status and why not."""

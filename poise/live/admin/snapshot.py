@@ -185,8 +185,8 @@ def _hit_rate(gateway: Gateway, engine: Engine) -> float | None:
         return row.cached / row.known_prompt
     visit = gateway.prober.visits.get(engine.slot)
     counters = visit.reading.counters if visit is not None and visit.reading is not None else {}
-    asked = counters.get("prefix_queries", 0.0)
-    return counters.get("prefix_hits", 0.0) / asked if asked else None
+    queries = counters.get("prefix_queries", 0.0)
+    return counters.get("prefix_hits", 0.0) / queries if queries else None
 
 
 # The last minutes -----------------------------------------------------------------------------------------------------

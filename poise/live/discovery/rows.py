@@ -20,9 +20,9 @@ class ConfigRow(NamedTuple):
     fields: Mapping[str, Any]
     secret: bool = False
 
-    def error(self, said: str) -> UserError:
+    def error(self, text: str) -> UserError:
         """An error that begins with the file and line."""
-        return UserError(f"{self.where}: {said}")
+        return UserError(f"{self.where}: {text}")
 
     def only(self, known: Collection[str]) -> None:
         """UserError if it has an unknown field."""

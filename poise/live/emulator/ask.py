@@ -265,7 +265,7 @@ def _prompt(body: Mapping[str, Any]) -> tuple[array[int], str]:
 def _no_prompt(given: object) -> Refused:
     """The refusal of a prompt of none of the four types: one error for each of them."""
     a_list, a_text = (("list_type", "Input should be a valid list"), ("string_type", "Input should be a valid string"))
-    errors = [invalid(kind, ("prompt",), said, given) for kind, said in (a_list, a_list, a_text, a_list)]
+    errors = [invalid(kind, ("prompt",), message, given) for kind, message in (a_list, a_list, a_text, a_list)]
     text = "".join(each.message.partition(":")[2] for each in errors)
     return Refused(400, f"{len(errors)} validation errors:{text}", errors[0].kind, errors[0].param)
 

@@ -37,9 +37,9 @@ def _number(value: float) -> str:
     return repr(float(value))
 
 
-def header(name: str, kind: str, told: str) -> Iterator[str]:
+def header(name: str, kind: str, purpose: str) -> Iterator[str]:
     """The two lines before a metric's samples."""
-    yield f"# HELP {name} {told}"
+    yield f"# HELP {name} {purpose}"
     yield f"# TYPE {name} {kind}"
 
 

@@ -53,10 +53,10 @@ def _no_json(body: bytes) -> Refused:
     return invalid("json_invalid", (place,), "JSON decode error", {}, ctx={"error": text})
 
 
-def invalid(kind: str, where: tuple[str | int, ...], said: str, given: object, **more: object) -> Refused:
+def invalid(kind: str, where: tuple[str | int, ...], message: str, given: object, **more: object) -> Refused:
     """The refusal of a field by its type, worded as vLLM words pydantic's errors."""
     place = ".".join(map(str, ("body", *where)))
-    error = {"type": kind, "loc": place, "msg": said, "input": _shown(given), **more}
+    error = {"type": kind, "loc": place, "msg": message, "input": _shown(given), **more}
     return Refused(400, f"1 validation error:\n  {error}", "Bad Request", place)
 
 
@@ -65,10 +65,10 @@ def _shown(given: object) -> str:
     return f"<{type(given).__name__} of {len(given)} items>" if isinstance(given, dict | list) else str(given)
 
 
-def unfit(said: str, name: str, *value: object) -> Refused:
+def unfit(message: str, name: str, *value: object) -> Refused:
     """The refusal of a field by vLLM's own rules: the sentence ends in its name and, if that is given, its value."""
     text = "".join(f", value={each}" for each in value)
-    return Refused(400, f"{said} (parameter={name}{text})", param=name)
+    return Refused(400, f"{message} (parameter={name}{text})", param=name)
 
 
 def number(body: Mapping[str, Any], name: str) -> float | None:

@@ -224,9 +224,9 @@ class Events(Reply):
         self._send("response.completed", response=response)  # also where its status is another one, as in vLLM
         self.exchange.end()
 
-    def _of_part(self, kind: str, **said: Any) -> None:
-        self._send(kind, item_id=f"msg_{self.name[5:]}", output_index=0, content_index=0, **said)
+    def _of_part(self, kind: str, **data: Any) -> None:
+        self._send(kind, item_id=f"msg_{self.name[5:]}", output_index=0, content_index=0, **data)
 
-    def _send(self, kind: str, **said: Any) -> None:
-        self.exchange.write(shape.named(self._number, {"type": kind, **said}))
+    def _send(self, kind: str, **data: Any) -> None:
+        self.exchange.write(shape.named(self._number, {"type": kind, **data}))
         self._number += 1

@@ -261,9 +261,9 @@ def _name(ask: EngineRequest, exchange: Exchange, body: Mapping[str, Any]) -> st
 
 def _output(exchange: Exchange) -> int:
     """The number of tokens in the header, 0 without it."""
-    said = exchange.header(OUTPUT)
-    if said is None:
+    given = exchange.header(OUTPUT)
+    if given is None:
         return 0
-    if not said.isdigit() or not int(said):
+    if not given.isdigit() or not int(given):
         raise Refused(400, f"{OUTPUT.decode()} must be a number of tokens, 1 or more", param=OUTPUT.decode())
-    return int(said)
+    return int(given)

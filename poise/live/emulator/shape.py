@@ -23,9 +23,9 @@ encode = msgspec.json.encode
 _TRANSFERS: Final = {"kv_transfer_params": None, "ec_transfer_params": None}
 
 
-def event(said: dict[str, Any]) -> bytes:
+def event(data: dict[str, Any]) -> bytes:
     """One server-sent event."""
-    return b"data: %b\n\n" % encode(said)
+    return b"data: %b\n\n" % encode(data)
 
 
 def usage(ask: EngineRequest, made: int, cached: int | None) -> dict[str, Any]:
@@ -84,16 +84,16 @@ class Frame:
 
     def total(self, made: int, cached: int | None) -> bytes:
         """The chunk with the token counts."""
-        told = _tokens(self.ask, made)
+        usage = _tokens(self.ask, made)
         if cached is not None:
-            told["prompt_tokens_details"] = {"cached_tokens": cached}
+            usage["prompt_tokens_details"] = {"cached_tokens": cached}
             if self.ask.kind == "chat":
-                told["prompt_tokens_details"]["created_cache_tokens"] = max(0, self.ask.whole - cached)
-        return event({**self._common, "choices": [], "usage": told, "system_fingerprint": FINGERPRINT})
+                usage["prompt_tokens_details"]["created_cache_tokens"] = max(0, self.ask.whole - cached)
+        return event({**self._common, "choices": [], "usage": usage, "system_fingerprint": FINGERPRINT})
 
     def _so_far(self, made: int) -> dict[str, Any]:
-        told = _tokens(self.ask, made)
-        return told | {"completion_tokens_details": None} if self.ask.kind == "chat" else told
+        usage = _tokens(self.ask, made)
+        return usage | {"completion_tokens_details": None} if self.ask.kind == "chat" else usage
 
 
 def chat(ask: EngineRequest, name: str, created: int, cached: int | None) -> bytes:
@@ -169,9 +169,9 @@ def part(text: str) -> dict[str, Any]:
     return {"annotations": [], "text": text, "type": "output_text", "logprobs": None if text else []}
 
 
-def named(number: int, said: dict[str, Any]) -> bytes:
+def named(number: int, data: dict[str, Any]) -> bytes:
     """One event of a streamed response; its type is in the data too."""
-    return b"event: %b\ndata: %b\n\n" % (said["type"].encode(), encode({**said, "sequence_number": number}))
+    return b"event: %b\ndata: %b\n\n" % (data["type"].encode(), encode({**data, "sequence_number": number}))
 
 
 def models(names: tuple[str, ...], context: int, created: int, adapters: tuple[str, ...] = ()) -> bytes:

@@ -278,11 +278,11 @@ class Api:
         given = exchange.header(b"x-slo-ttft-ms")
         if given is None or not given.isdigit() or len(given) >= 10:
             return own
-        asked = int(given) * 10**9
+        instant = int(given) * 10**9
         if tenant is NOBODY:
-            return asked
+            return instant
         soonest = tenant.min_ttft_ms * 10**9 or own
-        return max(asked, soonest) if soonest else 0
+        return max(instant, soonest) if soonest else 0
 
     def _model(self, name: str) -> tuple[int | None, int]:
         """Number of the model and of the adapter; None if every engine's models are known and it is none of them."""

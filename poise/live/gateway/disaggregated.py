@@ -31,14 +31,14 @@ _LARGEST: Final = 1 << 20
 
 def prefill_body(body: bytes) -> bytes:
     """The request as the prefill engine gets it: one token, no stream, the KV kept for another."""
-    asked: dict[str, Any] = {**fields(body), "stream": False, "max_tokens": 1}
-    asked.pop("stream_options", None)
-    if "max_completion_tokens" in asked:
-        asked["max_completion_tokens"] = 1
-    if "min_tokens" in asked:
-        asked["min_tokens"] = 1
-    asked["kv_transfer_params"] = _ASK
-    return msgspec.json.encode(asked)
+    prefill: dict[str, Any] = {**fields(body), "stream": False, "max_tokens": 1}
+    prefill.pop("stream_options", None)
+    if "max_completion_tokens" in prefill:
+        prefill["max_completion_tokens"] = 1
+    if "min_tokens" in prefill:
+        prefill["min_tokens"] = 1
+    prefill["kv_transfer_params"] = _ASK
+    return msgspec.json.encode(prefill)
 
 
 def decode_body(body: bytes, answer: bytes) -> bytes:

@@ -21,7 +21,7 @@ _SAID: Final[dict[str, str]] = {
 RESPONSES: Final = "/v1/responses"
 
 
-def said(kind: str) -> str:
+def in_words(kind: str) -> str:
     """The client's name for a failure of this kind (as in `Failure`)."""
     return _SAID.get(kind, "the engine broke off before its answer was complete")
 

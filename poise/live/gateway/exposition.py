@@ -32,30 +32,30 @@ def labels(*pairs: tuple[str, str]) -> str:
     return ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in pairs)
 
 
-def sample(name: str, told: str, value: float) -> str:
-    """One line; `told` are its labels, empty for none."""
-    return f"{name}{{{told}}} {float(value)}\n" if told else f"{name} {float(value)}\n"
+def sample(name: str, labels: str, value: float) -> str:
+    """One line; `labels` is empty for none."""
+    return f"{name}{{{labels}}} {float(value)}\n" if labels else f"{name} {float(value)}\n"
 
 
-def histogram(name: str, told: str, of: Histogram) -> Iterator[str]:
+def histogram(name: str, labels: str, of: Histogram) -> Iterator[str]:
     """The lines of one histogram: cumulative buckets, count and sum."""
     total = 0
     for bound, number in zip(_BOUNDS, of.counts, strict=True):
         total += number
-        yield f'{name}_bucket{{{told},le="{bound}"}} {float(total)}\n'
-    yield sample(f"{name}_count", told, total)
-    yield sample(f"{name}_sum", told, of.sum)
+        yield f'{name}_bucket{{{labels},le="{bound}"}} {float(total)}\n'
+    yield sample(f"{name}_count", labels, total)
+    yield sample(f"{name}_sum", labels, of.sum)
 
 
 def counter(name: str, text: str, rows: Iterable[tuple[str, float]]) -> Family:
     """A counter; `rows` are labels and values."""
     name = f"{name}_total"
-    return Family(name, "counter", text, (sample(name, told, value) for told, value in rows))
+    return Family(name, "counter", text, (sample(name, labels, value) for labels, value in rows))
 
 
 def gauge(name: str, text: str, rows: Iterable[tuple[str, float]]) -> Family:
     """A gauge; `rows` are labels and values."""
-    return Family(name, "gauge", text, (sample(name, told, value) for told, value in rows))
+    return Family(name, "gauge", text, (sample(name, labels, value) for labels, value in rows))
 
 
 def slices(families: Iterable[Family], most: int = LINES) -> Iterator[bytes]:
@@ -74,4 +74,4 @@ def _lines(families: Iterable[Family]) -> Iterator[str]:
 
 def histograms(name: str, text: str, rows: Sequence[tuple[str, Histogram]]) -> Family:
     """A histogram for each label."""
-    return Family(name, "histogram", text, (line for told, of in rows for line in histogram(name, told, of)))
+    return Family(name, "histogram", text, (line for labels, of in rows for line in histogram(name, labels, of)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from poise.core.event import Cancelled, Failed, Finished, FirstToken, Prefilled, Refused
 from poise.core.request import RequestView
 from poise.live.gateway.disaggregated import PrefillCall, prefill_body
-from poise.live.gateway.errors import error_event, said
+from poise.live.gateway.errors import error_event, in_words
 from poise.live.gateway.hedged_attempt import HedgedAttempt
 from poise.live.gateway.usage import Usage
 from poise.live.http.refuse import error_body
@@ -348,9 +348,9 @@ class ProxiedRequest:
         else:
             engine.failed(why.kind, True, self.sent_at)
         now, reason = world.clock(), f"{engine.name}: {why.reason}"
-        self._why = reason, said(why.kind)
+        self._why = reason, in_words(why.kind)
         if self.state == ANSWERING:
-            self._break(502, said(why.kind))
+            self._break(502, in_words(why.kind))
             world.turn(Failed(now, self.view.id, engine.slot, reason, self.usage.tokens))
         else:
             if self.attempt is not None:

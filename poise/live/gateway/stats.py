@@ -109,28 +109,28 @@ class Stats:
         world = self._world
         engines = [(labels(("engine", engine.name)), engine) for engine in world.fleet]
         requests, now = world.control.state.requests, world.clock()
-        states = ((told, engine, word) for told, engine in engines for word in STATES)
+        states = ((tags, engine, word) for tags, engine in engines for word in STATES)
         yield gauge(
             "poise_engine_state", "1 for the state an engine is in",
-            ((f'{told},state="{word}"', engine.status == word) for told, engine, word in states),
+            ((f'{tags},state="{word}"', engine.status == word) for tags, engine, word in states),
         )  # fmt: skip
         yield gauge(
             "poise_engine_requests_in_flight", "Requests at an engine",
-            [(told, requests[engine.slot]) for told, engine in engines],
+            [(tags, requests[engine.slot]) for tags, engine in engines],
         )  # fmt: skip
         yield gauge(
             "poise_engine_report_age_seconds", "Age of what is known of an engine, -1 for nothing",
-            [(told, self._age(engine, now)) for told, engine in engines],
+            [(tags, self._age(engine, now)) for tags, engine in engines],
         )  # fmt: skip
         yield gauge(
             "poise_engine_down_seconds", "Time since an engine was found dead, 0 while it is not",
-            [(told, (now - each.down_at) * 1e-12 if each.down_at >= 0 else 0.0) for told, each in engines],
+            [(tags, (now - each.down_at) * 1e-12 if each.down_at >= 0 else 0.0) for tags, each in engines],
         )  # fmt: skip
-        hedges, won = ([(told, getattr(each, name)) for told, each in engines] for name in ("hedges", "hedges_won"))
+        hedges, won = ([(tags, getattr(each, name)) for tags, each in engines] for name in ("hedges", "hedges_won"))
         yield counter("poise_hedges", "Second copies of requests sent there", hedges)
         yield counter("poise_hedges_won", "Second copies that answered first", won)
         failed = [
-            (f'{told},kind="{kind}"', number) for told, engine in engines for kind, number in engine.failures.items()
+            (f'{tags},kind="{kind}"', number) for tags, engine in engines for kind, number in engine.failures.items()
         ]
         yield counter("poise_engine_failures", "Requests that failed there", failed)
 
@@ -158,12 +158,12 @@ def _counters(label: str, table: CounterTable) -> Iterator[Family]:
     """The counters of ended requests, by engine or by tenant."""
     by = "" if label == "engine" else f"{label}_"
     rows = [(labels((label, name)), row) for name, row in table.rows.items()]
-    ended = ((told, status, number) for told, row in rows for status, number in list(row.statuses.items()))
+    ended = ((tags, status, number) for tags, row in rows for status, number in list(row.statuses.items()))
     yield counter(
         f"poise_{by}requests", "Requests ended, by status",
-        ((f'{told},code="{status}"', number) for told, status, number in ended),
+        ((f'{tags},code="{status}"', number) for tags, status, number in ended),
     )  # fmt: skip
     for name, metric, text in _SUMS:
-        yield counter(f"poise_{by}{metric}", text, [(told, getattr(row, name)) for told, row in rows])
+        yield counter(f"poise_{by}{metric}", text, [(tags, getattr(row, name)) for tags, row in rows])
     for name, metric, text in _TIMES:
-        yield histograms(f"poise_{by}{metric}", text, [(told, getattr(row, name)) for told, row in rows])
+        yield histograms(f"poise_{by}{metric}", text, [(tags, getattr(row, name)) for tags, row in rows])

@@ -127,12 +127,12 @@ class Replicas:
         self.world.fleet.lose(engine)
         self.world.fleet.remove(engine)
 
-    def ask(self, asked: dict[str, Any], done: Callable[[], None]) -> DelegatedRequest:
+    def ask(self, fields: dict[str, Any], done: Callable[[], None]) -> DelegatedRequest:
         """Choose for a request as an OpenAI body has it; `done` is called once it is decided, perhaps at once."""
         self.world.sweep()
         handed = DelegatedRequest(done)
-        path = CHAT if "messages" in asked else COMPLETION
-        handed.passage = ExtProcRequest(handed, "POST", path, [], msgspec.json.encode(asked), now())
+        path = CHAT if "messages" in fields else COMPLETION
+        handed.passage = ExtProcRequest(handed, "POST", path, [], msgspec.json.encode(fields), now())
         handed.passage.ask(self.api)
         return handed
 

@@ -29,7 +29,7 @@ try:
 except ModuleNotFoundError as error:
     raise UserError(f"the Envoy integration needs {error.name}; {install('envoy')}") from None
 
-log = logging.getLogger("poise.fronts")
+log = logging.getLogger("poise.integrations")
 
 
 class ExtProc:
@@ -67,11 +67,11 @@ class ExtProc:
 
     async def _process(self, _: Any, context: Any) -> None:
         """`ExternalProcessor/Process`: one stream for each request."""
-        said: asyncio.Queue[bytes | None] = asyncio.Queue()
-        stream = Stream(self._gateway, said.put_nowait)
-        reading = asyncio.get_running_loop().create_task(_read(context, stream, said))
+        answers: asyncio.Queue[bytes | None] = asyncio.Queue()
+        stream = Stream(self._gateway, answers.put_nowait)
+        reading = asyncio.get_running_loop().create_task(_read(context, stream, answers))
         try:
-            while (answer := await said.get()) is not None:
+            while (answer := await answers.get()) is not None:
                 if answer is CUT:
                     await context.abort(grpc.StatusCode.ABORTED, "the engine is gone")
                 await context.write(answer)
@@ -85,16 +85,16 @@ class ExtProc:
         return b"\x08\x01" if ready else b"\x08\x02"
 
 
-async def _read(context: Any, stream: Stream, said: asyncio.Queue[bytes | None]) -> None:
+async def _read(context: Any, stream: Stream, answers: asyncio.Queue[bytes | None]) -> None:
     """Read Envoy's stream to its end, which ends the answers too."""
     try:
         while (message := await context.read()) is not grpc.aio.EOF:
             stream.hear(message)
     except Exception:
         log.exception("a message of Envoy's could not be answered")
-        said.put_nowait(CUT)
+        answers.put_nowait(CUT)
     else:
-        said.put_nowait(None)
+        answers.put_nowait(None)
 
 
 def _handlers(process: Callable[..., Any], check: Callable[..., Any]) -> Any:

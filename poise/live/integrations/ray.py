@@ -28,7 +28,7 @@ except ModuleNotFoundError as error:
 GRACE_S: Final = 1.0
 """Seconds after a call's end in which its acceptance may still be reported: both come from threads of Ray's."""
 
-log = logging.getLogger("poise.fronts")
+log = logging.getLogger("poise.integrations")
 
 
 class ControlRouter(RequestRouter):  # type: ignore[misc]  # Ray has no types here

@@ -13,7 +13,7 @@ from poise.live.http.refuse import openai
 from poise.live.integrations import messages as v3
 from poise.live.integrations.ext_proc_request import ExtProcRequest, Headers
 
-log = logging.getLogger("poise.fronts")
+log = logging.getLogger("poise.integrations")
 
 DESTINATION: Final = "x-gateway-destination-endpoint"
 SUBSET: Final = DESTINATION + "-subset"

@@ -101,10 +101,10 @@ class ChatTemplate:
         """Whether the template takes content as a list of parts, found by trying."""
         parts = [{"type": "text", "text": "PROBE"}]
         try:
-            said = template.render(**self._special, messages=[{"role": "user", "content": parts}])
+            rendered = template.render(**self._special, messages=[{"role": "user", "content": parts}])
         except Exception:
             return False
-        return "PROBE" in said and "'text'" not in said and '"text"' not in said
+        return "PROBE" in rendered and "'text'" not in rendered and '"text"' not in rendered
 
 
 def _config(file: Path) -> dict[str, Any]:
@@ -119,12 +119,12 @@ def _config(file: Path) -> dict[str, Any]:
     return found
 
 
-def _sources(said: Any) -> dict[str, str]:
+def _sources(templates: Any) -> dict[str, str]:
     """One template, or a list of named ones."""
-    if isinstance(said, str):
-        return {"default": said}
-    if isinstance(said, list):
-        return {each["name"]: each["template"] for each in said}
+    if isinstance(templates, str):
+        return {"default": templates}
+    if isinstance(templates, list):
+        return {each["name"]: each["template"] for each in templates}
     return {}
 
 

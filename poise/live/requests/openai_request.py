@@ -134,28 +134,28 @@ def guarded(read: Callable[[bytes], _Kind], body: bytes) -> _Kind | BadRequest:
 
 
 def _chat(body: bytes) -> ParsedRequest:
-    asked = _CHAT.decode(body)
-    limit = asked.max_tokens if asked.max_completion_tokens is None else asked.max_completion_tokens
-    return _parsed("chat", asked, _conversation(asked.messages, asked.tools), limit)
+    given = _CHAT.decode(body)
+    limit = given.max_tokens if given.max_completion_tokens is None else given.max_completion_tokens
+    return _parsed("chat", given, _conversation(given.messages, given.tools), limit)
 
 
 def _completion(body: bytes) -> ParsedRequest:
-    asked = _COMPLETION.decode(body)
-    return _parsed("completion", asked, _prompts(asked.prompt), asked.max_tokens)
+    given = _COMPLETION.decode(body)
+    return _parsed("completion", given, _prompts(given.prompt), given.max_tokens)
 
 
 def _responses(body: bytes) -> ParsedRequest:
-    asked = _RESPONSES.decode(body)
-    return _parsed("responses", asked, _items(asked), asked.max_output_tokens, asked.previous_response_id)
+    given = _RESPONSES.decode(body)
+    return _parsed("responses", given, _items(given), given.max_output_tokens, given.previous_response_id)
 
 
 def _embeddings(body: bytes) -> ParsedRequest | BadRequest:
-    asked = _EMBEDDINGS.decode(body)
-    if asked.messages is not None:
-        return _parsed("embeddings", asked, _conversation(asked.messages, ABSENT), None)
-    if asked.input is None:
+    given = _EMBEDDINGS.decode(body)
+    if given.messages is not None:
+        return _parsed("embeddings", given, _conversation(given.messages, ABSENT), None)
+    if given.input is None:
         return _bad("`input` is missing; give the text or texts to embed", "input")
-    return _parsed("embeddings", asked, _prompts(asked.input), None)
+    return _parsed("embeddings", given, _prompts(given.input), None)
 
 
 def _bad(message: str, param: str | None = None) -> BadRequest:
@@ -222,8 +222,8 @@ def _inner(decoder: Decoder[_Kind], raw: Raw, where: str) -> _Kind:
     try:
         return decoder.decode(raw)
     except ValidationError as error:
-        said, _, path = str(error).partition(" - at `$")
-        raise ValidationError(f"{said} - at `${where}[...]{path.rstrip('`')}`") from None
+        message, _, path = str(error).partition(" - at `$")
+        raise ValidationError(f"{message} - at `${where}[...]{path.rstrip('`')}`") from None
 
 
 def _parts(parts: list[Raw], pieces: list[str]) -> int:

@@ -126,31 +126,31 @@ class Exact:
         kind: as in `ParsedRequest`.  lora: name of the adapter, which shares no cache with the model or another one.
         """
         try:
-            asked = msgspec.json.decode(body)
-            tokens = self._chat(asked) if kind == "chat" else self._prompt(asked)
+            fields = msgspec.json.decode(body)
+            tokens = self._chat(fields) if kind == "chat" else self._prompt(fields)
         except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
             return None  # not as it should be; the engine will say so
         if tokens is None:
             return None
         block = self.block_tokens
-        first = salted(str(asked.get("cache_salt") or ""))
+        first = salted(str(fields.get("cache_salt") or ""))
         ids = block_ids(tokens, block, token_root(block, lora), first)
         return Identity(len(tokens), ids, tuple(range(block, block * len(ids) + 1, block)))
 
-    def _chat(self, asked: Mapping[str, Any]) -> array[int] | None:
-        if self.template is None or asked.get("chat_template") or asked.get("continue_final_message"):
+    def _chat(self, fields: Mapping[str, Any]) -> array[int] | None:
+        if self.template is None or fields.get("chat_template") or fields.get("continue_final_message"):
             return None
-        text = self.template.render(asked)
-        return None if text is None else self.tokens.encode(text, bool(asked.get("add_special_tokens", False)))
+        text = self.template.render(fields)
+        return None if text is None else self.tokens.encode(text, bool(fields.get("add_special_tokens", False)))
 
-    def _prompt(self, asked: Mapping[str, Any]) -> array[int] | None:
-        prompt = asked.get("prompt")
+    def _prompt(self, fields: Mapping[str, Any]) -> array[int] | None:
+        prompt = fields.get("prompt")
         if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
             prompt = prompt[0]
         if isinstance(prompt, list):
             return array("I", prompt)
         if isinstance(prompt, str):
-            return self.tokens.encode(prompt, bool(asked.get("add_special_tokens", True)))
+            return self.tokens.encode(prompt, bool(fields.get("add_special_tokens", True)))
         return None
 
 

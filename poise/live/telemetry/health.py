@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum
-from statistics import median
 from typing import NamedTuple
 
 from poise.core.units import NEVER, ps
@@ -45,7 +44,6 @@ class Limits(NamedTuple):
     first_s, longest_s: the first ejection, and the most that doubling makes of it (Envoy: 30 and 300 s).
     forget_s: after this long closed, an engine's ejections are reset.  probes: successes in a row that close a circuit.
     ejected: share of the engines that may be ejected at once, rounded down (Envoy panics below 50 % healthy).
-    slow: times the fleet's median time to first byte that make an outlier, 0 for never; judged on `slow_requests` each.
     """
 
     consecutive: int = 5
@@ -57,8 +55,6 @@ class Limits(NamedTuple):
     forget_s: float = 300.0
     probes: int = 2
     ejected: float = 0.5
-    slow: float = 0.0
-    slow_requests: int = 10
 
 
 class Eject(NamedTuple):
@@ -87,7 +83,7 @@ Transition = Eject | Probe | Restore
 class _Watch:
     """The circuit state of one engine."""
 
-    __slots__ = ("circuit", "ejections", "failed", "first_bytes", "good", "recent", "since", "streak", "until")
+    __slots__ = ("circuit", "ejections", "failed", "good", "recent", "since", "streak", "until")
 
     def __init__(self, at: int) -> None:
         self.circuit = Circuit.CLOSED
@@ -98,7 +94,6 @@ class _Watch:
         self.until = NEVER  # end of its ejection
         self.recent: deque[tuple[int, bool]] = deque()  # instants and failures within the window
         self.failed = 0  # failures among `recent`
-        self.first_bytes: deque[int] = deque(maxlen=32)
 
     def enter(self, circuit: Circuit, at: int) -> None:
         self.circuit = circuit
@@ -152,22 +147,6 @@ class Health:
             return []
         return self.outcome(engine, result, at, at)
 
-    def first_byte(self, engine: int, took: int, at: int) -> list[Transition]:
-        """A response of `engine` began `took` picoseconds after its request was sent."""
-        watch, limits = self.engines[engine], self.limits
-        watch.first_bytes.append(took)
-        if not limits.slow or watch.circuit is not Circuit.CLOSED or len(watch.first_bytes) < limits.slow_requests:
-            return []
-        medians = [
-            median(other.first_bytes)
-            for other in self.engines.values()
-            if other is not watch and len(other.first_bytes) >= limits.slow_requests
-        ]
-        own = median(watch.first_bytes)
-        if len(medians) < 2 or own <= limits.slow * median(medians):
-            return []
-        return self._eject(engine, watch, f"first byte {own / median(medians):.1f} times as late as elsewhere", at)
-
     def tick(self, at: int) -> list[Transition]:
         """Time passed: ejections that are over become probes."""
         done: list[Transition] = []
@@ -193,7 +172,6 @@ class Health:
         watch.enter(Circuit.CLOSED, at)
         watch.recent.clear()
         watch.failed = 0
-        watch.first_bytes.clear()
         return [Restore(engine)]
 
     def _remember(self, watch: _Watch, failed: bool, at: int) -> None:

@@ -108,8 +108,8 @@ class Driver:
         """
         lane = self.lane
         for _ in range(1 + lane.running):
-            asked = self._ask() if lane.running or lane.waiting else ()
-            if self._plan.tokens or lane.leaving or not (asked or lane.preempted):
+            decodes = self._ask() if lane.running or lane.waiting else ()
+            if self._plan.tokens or lane.leaving or not (decodes or lane.preempted):
                 return
             lane.preempted = False
 

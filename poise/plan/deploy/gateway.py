@@ -22,16 +22,16 @@ FOLLOW = (
 def gateway(fleet: Fleet, setting: Setting) -> str:
     """The file as YAML, for `poise serve`."""
     comments = [f"The gateway of {one_line(fleet.written)}: poise serve gateway.yaml"]
-    told_by = "reported" if follows_events(fleet, setting) else "own"
-    if setting.belief.prefix != told_by:
-        comments.append(f"Prefix caches are known by belief.prefix {told_by}; simulated was {setting.belief.prefix}")
+    known_by = "reported" if follows_events(fleet, setting) else "own"
+    if setting.belief.prefix != known_by:
+        comments.append(f"Prefix caches are known by belief.prefix {known_by}; simulated was {setting.belief.prefix}")
     if setting.scaler is not None:
         known = one_role_each(fleet)
         comments += [FOLLOW if known else "A gateway knows pools by role, so that it cannot scale one of several here"]
-    return dump([told(fleet, setting)], comments)
+    return dump([as_dict(fleet, setting)], comments)
 
 
-def told(fleet: Fleet, setting: Setting) -> dict[str, Any]:
+def as_dict(fleet: Fleet, setting: Setting) -> dict[str, Any]:
     """The file as plain data."""
     follow = follows_events(fleet, setting)
     return {

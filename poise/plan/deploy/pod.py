@@ -29,13 +29,13 @@ Object = dict[str, Any]
 
 def pod(pool: Pool, setting: Setting, hosts: int, *, worker: bool = False) -> Object:
     """The spec of a pod. hosts: pods of a replica.  worker: one that does not answer requests itself."""
-    asked = resource(pool.device)
+    needed = resource(pool.device)
     return {
         "terminationGracePeriodSeconds": LEAVING_S,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,  # a Service called vllm would set VLLM_PORT
         "nodeSelector": node_selector(pool.device),
-        "tolerations": [{"key": asked, "operator": "Exists", "effect": "NoSchedule"}],
+        "tolerations": [{"key": needed, "operator": "Exists", "effect": "NoSchedule"}],
         "containers": [_container(pool, setting, hosts, worker)],
         "volumes": [
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "16Gi"}},

@@ -27,10 +27,10 @@ def scenario(fleet: Fleet, setting: Setting) -> str:
     comments = [
         f"The plan {one_line(fleet.written)}, router {fleet.router}: `poise simulate` tries it again",
     ]
-    return dump([told(fleet, setting)], comments)
+    return dump([as_dict(fleet, setting)], comments)
 
 
-def told(fleet: Fleet, setting: Setting) -> dict[str, Any]:
+def as_dict(fleet: Fleet, setting: Setting) -> dict[str, Any]:
     """The scenario as plain data."""
     belief = setting.belief
     made: dict[str, Any] = {

@@ -83,13 +83,13 @@ def make_schedule(options: ScheduleOptions) -> None:
         _write(options.timeline, trace(made.timing))
     if options.page is not None:
         _write(options.page, _page(options, [made, *others]).encode())
-    told = made.as_dict()
-    put_json(told, options.json)
+    fields = made.as_dict()
+    put_json(fields, options.json)
     if options.json != "-":
-        _table(f"{options.name}, times in units of the largest F", [told, *(other.as_dict() for other in others)])
-        print("peak memory by rank:", " ".join(f"{each:g}" for each in told["peak_memory"]))
-        if "certificate" in told:
-            print(_certified(told["certificate"]))
+        _table(f"{options.name}, times in units of the largest F", [fields, *(other.as_dict() for other in others)])
+        print("peak memory by rank:", " ".join(f"{each:g}" for each in fields["peak_memory"]))
+        if "certificate" in fields:
+            print(_certified(fields["certificate"]))
 
 
 def compare_schedules(options: SchedulesOptions) -> None:
@@ -108,7 +108,7 @@ def compare_schedules(options: SchedulesOptions) -> None:
             found.append(_make(name, one, by=options.by if "by" in known else None).as_dict())
         except ScheduleError as error:
             refused[name] = str(error)
-    found.sort(key=lambda told: (told["makespan"], max(told["peak_memory"])))
+    found.sort(key=lambda fields: (fields["makespan"], max(fields["peak_memory"])))
     put_json({"schedules": found, "refused": refused}, options.json)
     if options.json != "-":
         title = f"{options.ranks} ranks, {options.microbatches} microbatches, times in units of the largest F"
@@ -156,8 +156,8 @@ def _make(name: str, options: PipelineOptions, *, by: str | None = None, given: 
 
     costs = options.costs
     began = perf_counter()
-    asked = {"chunks": options.chunks, "by": by}
-    more: dict[str, Any] = {word: value for word, value in asked.items() if value is not None}
+    chosen = {"chunks": options.chunks, "by": by}
+    more: dict[str, Any] = {word: value for word, value in chosen.items() if value is not None}
     more |= read_given(name, given)
     schedule = make(name, options.ranks, options.microbatches, costs=costs, memory_limit=options.limit, **more)
     made = perf_counter()

@@ -33,7 +33,7 @@ class Layerwise:
     seconds: float
     uniform_s: float
 
-    def told(self) -> str:
+    def line(self) -> str:
         """The plan in a sentence."""
         kinds = Counter((one.tensor, one.zero, one.recompute) for one in self.each)
         parts = ", ".join(f"{n} layers tp {t} zero {z} recompute {r}" for (t, z, r), n in kinds.items())

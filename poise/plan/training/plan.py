@@ -85,14 +85,14 @@ def plan_training(ask: TrainPlanQuestion) -> None:
     if timed:
         show("With the fastest schedule that fits", AGAIN, [_again(each) for each in timed], sys.stdout)
     if layers is not None:
-        print(layers.told())
+        print(layers.line())
     if servers is not None:
         print(
             f"Servers, stage after stage: {', '.join(servers.servers)}: {servers.seconds:.3f} s a step by Pipette's "
             f"model, {servers.given_s:.3f} s in the file's order"
         )
     if over is not None:
-        print(over.told())
+        print(over.line())
     if ask.out is not None:
         print(f"Written to {ask.out}: {', '.join(written.files)}")
         print("\n".join(f"- not for {name}: {why}" for name, why in written.refused.items()))

@@ -30,7 +30,7 @@ class Joined:
     alone_s: float
     names: tuple[str, ...]
 
-    def told(self) -> str:
+    def line(self) -> str:
         """The plan in a sentence."""
         parts = ", ".join(f"{count} on {name}" for name, count in zip(self.names, self.found.layers, strict=True))
         found = self.found

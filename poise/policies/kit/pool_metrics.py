@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Final
 
+from poise.core.action import Scale
+from poise.core.chance import Chance
 from poise.core.view import FleetView, PoolView
 
 NEEDS: Final = {
@@ -26,11 +28,6 @@ def check_metric(metric: str) -> None:
         raise ValueError(f"metric {metric!r} is none of {', '.join(NEEDS)}; name one of them")
 
 
-def needs(metric: str) -> tuple[str, ...]:
-    """The columns that a metric is read from."""
-    return (NEEDS[metric],)
-
-
 def total(cluster: FleetView, pool: PoolView, metric: str) -> float:
     """A metric summed over a pool's serving replicas.
 
@@ -46,6 +43,31 @@ def total(cluster: FleetView, pool: PoolView, metric: str) -> float:
 def count(amount: float, each: float) -> int:
     """How many of `each` make up `amount`, up to the error of floats."""
     return ceil(amount / each - 1e-9)
+
+
+class PoolScaler:
+    """A scaler that decides for each pool by itself, from one metric of it."""
+
+    __slots__ = ()
+    metric: str
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The column read."""
+        return (NEEDS[self.metric],)
+
+    def scale(self, cluster: FleetView, chance: Chance) -> Sequence[Scale]:
+        """A target for each pool that has one."""
+        targets = [self._wish(cluster, number, pool) for number, pool in enumerate(cluster.pools)]
+        return [
+            Scale(number, target, cluster.pools[number].warm)
+            for number, target in enumerate(targets)
+            if target is not None
+        ]
+
+    def _wish(self, cluster: FleetView, number: int, pool: PoolView) -> int | None:
+        """The target of a pool; None to leave it as it is."""
+        raise NotImplementedError
 
 
 class Lately:

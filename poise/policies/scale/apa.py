@@ -11,19 +11,16 @@ requests gets one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor
 
-from poise.core.action import Scale
-from poise.core.chance import Chance
 from poise.core.units import ps
 from poise.core.view import FleetView, PoolView
-from poise.policies.kit.pool_metrics import Lately, check_metric, count, needs, total
+from poise.policies.kit.pool_metrics import Lately, PoolScaler, check_metric, count, total
 
 
 @dataclass(slots=True)
-class Apa:
+class Apa(PoolScaler):
     """Change nothing while the metric is within a band, else approach the target by bounded steps.
 
     target: of the metric, per replica.  metric: requests, waiting, running, tokens, queued_tokens or kv (a share).
@@ -49,17 +46,6 @@ class Apa:
             raise ValueError("target and period_s are above 0, and rate_up and rate_down are 1 or more")
         if not (self.tolerance_up >= 0 and 0 <= self.tolerance_down <= 1):
             raise ValueError("tolerance_up is not below 0, and tolerance_down lies in [0, 1]")
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The column read."""
-        return needs(self.metric)
-
-    def scale(self, cluster: FleetView, chance: Chance) -> Sequence[Scale]:
-        """A target for each pool."""
-        return [
-            Scale(number, self._wish(cluster, number, pool), pool.warm) for number, pool in enumerate(cluster.pools)
-        ]
 
     def _wish(self, cluster: FleetView, number: int, pool: PoolView) -> int:
         now, has = cluster.now, pool.wanted

@@ -10,18 +10,15 @@ the defaults here are ours.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from poise.core.action import Scale
-from poise.core.chance import Chance
 from poise.core.units import ps
 from poise.core.view import FleetView, PoolView
-from poise.policies.kit.pool_metrics import Lately, check_metric, count, needs, total
+from poise.policies.kit.pool_metrics import Lately, PoolScaler, check_metric, count, total
 
 
 @dataclass(slots=True)
-class Hpa:
+class Hpa(PoolScaler):
     """Keep a metric at `target` for each replica.
 
     metric: requests, waiting, running, tokens, queued_tokens or kv (a share).  tolerance: a share of the target.
@@ -44,21 +41,10 @@ class Hpa:
                 "target and period_s are above 0, and tolerance, stabilisation_s and percent are not below"
             )
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The column read."""
-        return needs(self.metric)
-
-    def scale(self, cluster: FleetView, chance: Chance) -> Sequence[Scale]:
-        """A target for each pool that has a replica."""
-        return [
-            Scale(number, self._wish(cluster, number, pool), pool.warm)
-            for number, pool in enumerate(cluster.pools)
-            if pool.wanted
-        ]
-
-    def _wish(self, cluster: FleetView, number: int, pool: PoolView) -> int:
+    def _wish(self, cluster: FleetView, number: int, pool: PoolView) -> int | None:
         value, has = total(cluster, pool, self.metric), pool.wanted
+        if not has:
+            return None
         ratio = value / (self.target * has)
         options = has if abs(ratio - 1) <= self.tolerance + 1e-9 else count(value, self.target)
         wishes = self._wishes.setdefault(number, Lately(ps(self.stabilisation_s)))

@@ -8,22 +8,21 @@ idle by itself; here a pool has as many replicas as its requests needed at most 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from poise.core.action import Scale
-from poise.core.chance import Chance
 from poise.core.units import ps
 from poise.core.view import FleetView, PoolView
-from poise.policies.kit.pool_metrics import Lately, count, total
+from poise.policies.kit.pool_metrics import Lately, PoolScaler, count, total
 
 
 @dataclass(slots=True)
-class KeepAlive:
+class KeepAlive(PoolScaler):
     """As many replicas as were needed at most in the last `keep_s`.
 
     concurrency: requests that one replica serves at once.
     """
+
+    metric = "requests"
 
     concurrency: int = 16
     keep_s: float = 60.0
@@ -33,17 +32,6 @@ class KeepAlive:
     def __post_init__(self) -> None:
         if self.concurrency < 1 or self.keep_s <= 0 or self.period_s <= 0:
             raise ValueError("concurrency is 1 or more, and keep_s and period_s are above 0")
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The column read."""
-        return ("requests",)
-
-    def scale(self, cluster: FleetView, chance: Chance) -> Sequence[Scale]:
-        """A target for each pool."""
-        return [
-            Scale(number, self._wish(cluster, number, pool), pool.warm) for number, pool in enumerate(cluster.pools)
-        ]
 
     def _wish(self, cluster: FleetView, number: int, pool: PoolView) -> int:
         needed = self._needed.setdefault(number, Lately(ps(self.keep_s)))

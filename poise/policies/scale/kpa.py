@@ -12,15 +12,12 @@ request waits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor
 
-from poise.core.action import Scale
-from poise.core.chance import Chance
 from poise.core.units import ps
 from poise.core.view import FleetView, PoolView
-from poise.policies.kit.pool_metrics import Lately, check_metric, count, needs, total
+from poise.policies.kit.pool_metrics import Lately, PoolScaler, check_metric, count, total
 
 
 class _Pool:
@@ -34,7 +31,7 @@ class _Pool:
 
 
 @dataclass(slots=True)
-class Kpa:
+class Kpa(PoolScaler):
     """Keep the concurrency of each replica at `utilisation` of `target`, and panic when it doubles.
 
     metric: requests (the concurrency), waiting, running, tokens, queued_tokens or kv (a share).  stable_s, panic_s: the
@@ -59,17 +56,6 @@ class Kpa:
             raise ValueError("target and period_s are above 0, and utilisation lies in (0, 1]")
         if not 0 < self.panic_s <= self.stable_s or self.panic < 1 or min(self.rate_up, self.rate_down) < 1:
             raise ValueError("panic_s lies in (0, stable_s], and panic, rate_up and rate_down are 1 or more")
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The column read."""
-        return needs(self.metric)
-
-    def scale(self, cluster: FleetView, chance: Chance) -> Sequence[Scale]:
-        """A target for each pool."""
-        return [
-            Scale(number, self._wish(cluster, number, pool), pool.warm) for number, pool in enumerate(cluster.pools)
-        ]
 
     def _wish(self, cluster: FleetView, number: int, pool: PoolView) -> int:
         now, ready = cluster.now, len(pool.serving)

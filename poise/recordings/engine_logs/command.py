@@ -11,7 +11,7 @@ from poise.catalogue import device, model
 from poise.core.errors import TraceError, UserError
 from poise.cost.fitted import Fitted
 from poise.live.parts import ENDINGS
-from poise.recordings.engine_logs.fit import LogFit, fit_log, told
+from poise.recordings.engine_logs.fit import LogFit, fit_log, reasons
 from poise.recordings.engine_logs.windows import read_lines
 from poise.recordings.show import MEANING, sure
 from poise.report.table import show
@@ -79,6 +79,6 @@ def show_log(found: LogFit, file: TextIO | None = None) -> None:
     for name, why in found.kept.items():
         out.write(f"{name} could not be told from the log: {why}.\n")
     if found.left:
-        out.write(f"Left out: {told(found.left)}.\n")
+        out.write(f"Left out: {reasons(found.left)}.\n")
     for note in found.notes:
         out.write(f"Note: {note}.\n")

@@ -124,7 +124,7 @@ def _judged(rows: FitRows, fit: Fit) -> dict[str, dict[str, float]]:
 # Texts -----------------------------------------------------------------------------------------------------------
 
 
-def told(left: dict[str, int]) -> str:
+def reasons(left: dict[str, int]) -> str:
     """What was left out, in words."""
     words = {**REASONS, "no context": "rows that do not say what decodes read"}
     return "; ".join(f"{words[reason]}: {count:,}" for reason, count in sorted(left.items()))
@@ -139,7 +139,7 @@ def _too_few(log: Log, name: str, count: int) -> str:
             "throughput: …`, `Decode batch. …`); give the log of an engine that serves traffic, or what "
             "`poise serve --record` wrote"
         )
-    why = f" (left out: {told(dict(log.left))})" if log.left else ""
+    why = f" (left out: {reasons(dict(log.left))})" if log.left else ""
     return (
         f"{name}: {count} windows of steady load in {log.lines:,} lines, and it takes {LEAST}{why}; log for longer, "
         "under steady load"

@@ -89,7 +89,7 @@ class _Reading:
         self.log = Log()
         self.mixed = False
         self.text = ""
-        self.told = False
+        self.counted = False
         self.steps: dict[str, list[Iteration]] = {}
         self._begin()
 
@@ -131,25 +131,25 @@ class _Reading:
                 self.log.engine = "sglang" if line.prompts is None else "vllm"
                 self._window(line)
 
-    def _add(self, said: Said) -> None:
-        match said.name:
+    def _add(self, reading: Said) -> None:
+        match reading.name:
             case "capacity":
-                self.log.capacity = said.value
+                self.log.capacity = reading.value
                 self._begin()  # an engine starts
-            case "interval" if said.value:
-                self.log.interval = said.value
+            case "interval" if reading.value:
+                self.log.interval = reading.value
             case "mixed":
                 self.mixed = True
             case "preempted":
                 self.preempted.update(self.before)
-            case "speculative" if self.told:
+            case "speculative" if self.counted:
                 self.log.rows.pop()
                 self.log.left["speculative"] += 1
-                self.told = False
+                self.counted = False
 
     def _window(self, window: Window) -> None:
         self.log.windows += 1
-        self.told = False
+        self.counted = False
         prompts = self.prompts.pop(window.engine, [])
         if self._contradictory(window):
             self.log.left["contradictory"] += 1
@@ -164,7 +164,7 @@ class _Reading:
             self.log.left[reason] += 1
         else:
             self.log.rows.append(self._row(before, window, prompts))
-            self.told = True
+            self.counted = True
         self.preempted.discard(window.engine)
 
     def _contradictory(self, window: Window) -> bool:

@@ -67,7 +67,7 @@ def _take(kind: str, rows: pl.DataFrame, parts: dict[str, list[pl.DataFrame]]) -
     return counts + Counts(other={f"{kind}{IMPOSSIBLE}": impossible} if impossible else {})
 
 
-def told(profiles: Profiles) -> Iterator[str]:
+def described(profiles: Profiles) -> Iterator[str]:
     """One line a source: what was read and what was left out."""
     for source, each in profiles.counts.items():
         other = ", ".join(f"{name} {count:,}" for name, count in sorted(each.other.items()))

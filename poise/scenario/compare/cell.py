@@ -128,7 +128,7 @@ def run_of(task: Task, stopped: Callable[[], bool]) -> Run | None:
         cost=setting.cost,
         belief=setting.belief,
         seed=task.place.seed,
-        told=setting.told,
+        known=setting.known,
         stopping=Stopping(until_s=setting.until_s, drain=setting.drain),
         saving=Saving(
             sample_s=period(workload) if task.timeline else 0.0, blame=task.timeline and len(workload) <= SLICED

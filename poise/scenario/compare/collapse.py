@@ -83,8 +83,8 @@ def probe(load: float, met: Interval, growth: Interval, slo: Slo, target: float)
     """
     broken: dict[str, bool] = {}
     held = []
-    asked = slo != Slo() and met.value is not None
-    if asked and met.value is not None:
+    limited = slo != Slo() and met.value is not None
+    if limited and met.value is not None:
         sure = met.half is not None and abs(met.value - target) > met.half
         if met.value < target:
             broken[f"SLO met by {write(met.value, 'share', 3)}"] = sure
@@ -92,9 +92,9 @@ def probe(load: float, met: Interval, growth: Interval, slo: Slo, target: float)
             held.append(sure)
     if growth.value is not None:
         sure = growth.half is None or abs(growth.value - GROWTH) > growth.half
-        if growth.value > GROWTH and (sure or not asked):
+        if growth.value > GROWTH and (sure or not limited):
             broken[f"the queue keeps {write(growth.value, 'share', 2)} of what arrives"] = sure
-        elif not asked:
+        elif not limited:
             held.append(sure)
     if not broken and not held:
         return None

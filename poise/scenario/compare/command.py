@@ -98,8 +98,8 @@ def study_of(problem: Problem) -> Study:
 
 def _seeded(problem: Problem) -> Problem:
     """The problem with several seeds, where their number is not given and they change something."""
-    said = "seeds" in problem.loaded.scenario.run.model_fields_set
-    return problem if said or problem.traffic.from_trace else replace(problem, seeds=list(range(SEEDS)))
+    given = "seeds" in problem.loaded.scenario.run.model_fields_set
+    return problem if given or problem.traffic.from_trace else replace(problem, seeds=list(range(SEEDS)))
 
 
 def _shorthands(options: CompareOptions) -> Iterator[Override]:

@@ -16,7 +16,7 @@ from poise.scenario.compare.rows import Point, curve, rows
 from poise.scenario.compare.study import Study
 from poise.scenario.compare.uncertainty import over_time, paired, shares_over_seeds, single
 from poise.scenario.identity import blind, note
-from poise.scenario.outcome import told
+from poise.scenario.outcome import merged
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -73,7 +73,7 @@ class Comparison(Compared[Study, Cell]):
         return Interval(mean(growths), max(halves, default=None))
 
     def _result(self, policy: str, load: float, cells: list[Cell]) -> dict[str, Any]:
-        result = told([cell.figures for cell in cells], [cell.refusals for cell in cells])
+        result = merged([cell.figures for cell in cells], [cell.refusals for cell in cells])
         result["backlog_growth"] = self.growth(policy, load).value
         result["per_seed"] = [
             {**cell.figures, "seed": cell.place.seed, "backlog_growth": cell.growth} for cell in cells
@@ -82,7 +82,7 @@ class Comparison(Compared[Study, Cell]):
             shares_over_seeds(cells, result["interval"])
         else:
             result["interval"], why = over_time(cells, result)
-            result["notes"] = {name: said for name, said in result["notes"].items() if name != "interval"} | why
+            result["notes"] = {name: text for name, text in result["notes"].items() if name != "interval"} | why
         if instead := self.blind.get(policy):
             result["notes"]["prefix_hit_rate"] = note(instead)
         if len(cells) < len(self.study.seeds):

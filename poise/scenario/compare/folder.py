@@ -74,7 +74,7 @@ def foreign(policies: Policies) -> Iterator[str]:
 def _before(folder: Path) -> dict[str, Any]:
     """The inputs of the cells in a folder."""
     file = folder / RESOLVED
-    told, _ = read_yaml(file, str(file))
-    if not isinstance(told.get("provenance"), dict):
+    resolved, _ = read_yaml(file, str(file))
+    if not isinstance(resolved.get("provenance"), dict):
         raise UserError(f"{file}: does not say what the cells beside it are; name another folder with --out")
-    return basis({"scenario": told, **told["provenance"]})
+    return basis({"scenario": resolved, **resolved["provenance"]})

@@ -19,9 +19,9 @@ def part_done(options: CompareOptions, shard: Shard, cells: int, interrupted: bo
     """Say that a part is done, in its folder and to the user; returns whether it was interrupted."""
     assert options.out is not None
     if not interrupted:
-        asked = {name: value for name, value in asdict(options).items() if name not in _OWN}
-        finish(options.out, shard, {**asked, "scenario": str(options.scenario.resolve())})
+        given = {name: value for name, value in asdict(options).items() if name not in _OWN}
+        finish(options.out, shard, {**given, "scenario": str(options.scenario.resolve())})
     if not options.quiet:
-        said = "was interrupted; --resume goes on with it" if interrupted else "is done; `poise merge` joins all parts"
-        print(f"Part {shard.number}/{shard.parts} in {options.out}: {cells:,} simulations are there. It {said}.")
+        state = "was interrupted; --resume goes on with it" if interrupted else "is done; `poise merge` joins all parts"
+        print(f"Part {shard.number}/{shard.parts} in {options.out}: {cells:,} simulations are there. It {state}.")
     return interrupted

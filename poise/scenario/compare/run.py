@@ -138,7 +138,7 @@ class _Serving:
     def _offer(self, loads: set[float], still: set[float]) -> None:
         """Note the requests of `loads`, except of those whose first seed is `still` to be made."""
         for load in loads - set(self.comparison.offered):
-            found = self.store.said(load) if self.store is not None else None
+            found = self.store.notes(load) if self.store is not None else None
             if found is not None:
                 self.comparison.offered[load] = found
             elif load not in still:
@@ -149,7 +149,7 @@ class _Serving:
         fields: dict[str, Any] = {**workload.source, **workload.summary(block_tokens)}
         self.comparison.offered[load] = fields
         if self.store is not None:
-            self.store.say(load, fields)
+            self.store.write_notes(load, fields)
 
 
 def _collapses(comparison: Comparison) -> dict[str, Collapse]:

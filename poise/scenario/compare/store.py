@@ -40,8 +40,8 @@ class Store(store.Store):
         kept = self.read(place, ROWS if requests else "")
         if kept is None:
             return None
-        told = kept.told
+        fields = kept.fields
         return Cell(
-            place, told["figures"], told["backlog_growth"], told["refusals"], told["wall_s"], told["cpu_s"],
-            kept.arrays, told.get("independent", 1.0), told.get("backlog_growth_half"),
+            place, fields["figures"], fields["backlog_growth"], fields["refusals"], fields["wall_s"], fields["cpu_s"],
+            kept.arrays, fields.get("independent", 1.0), fields.get("backlog_growth_half"),
         )  # fmt: skip

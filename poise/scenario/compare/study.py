@@ -28,7 +28,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The common settings of all cells; `warmup_s`, `until_s`, `drain` and `told` as in `simulate`."""
+    """The common settings of all cells; `warmup_s`, `until_s`, `drain` and `known` as in `simulate`."""
 
     cluster: Cluster
     cost: Cost | None = None
@@ -37,7 +37,7 @@ class Setting:
     warmup_s: float = 0.0
     until_s: float | None = None
     drain: bool = True
-    told: tuple[ReplicaSpec, ...] | None = None
+    known: tuple[ReplicaSpec, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from poise.report.bootstrap import Floats, Path, Sample, Spread, average, interv
 from poise.report.figures import ATTAINMENT, KEY, PROGRAMS, SERIES, Figure
 from poise.report.intervals import TOO_SHORT, Interval
 from poise.report.seeds import CONFIDENCE
-from poise.report.shares import score
+from poise.report.shares import sample_size, score
 from poise.scenario.compare.cell import Cell
 
 Cells = Sequence[Cell]
@@ -66,10 +66,9 @@ def _sure(sides: Sequence[Cells], figure: Figure, found: Interval, by_seeds: boo
 
 
 def _size(cells: Cells, figure: Figure, by_seeds: bool) -> float:
-    """The effective number of independent requests of a share. Seeds that all saw both kinds suffice by themselves."""
-    if by_seeds and all(figure.value(cell.figures) not in (0, 1) for cell in cells):
-        return sum(_count(cell, figure) for cell in cells)
-    return sum(min(cell.independent, _count(cell, figure)) for cell in cells)
+    """The effective number of independent requests of a share."""
+    counts, shares = [_count(cell, figure) for cell in cells], [figure.value(cell.figures) for cell in cells]
+    return sample_size(counts, [cell.independent for cell in cells], shares, by_seeds)
 
 
 def _count(cell: Cell, figure: Figure) -> float:

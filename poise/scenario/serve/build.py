@@ -67,10 +67,10 @@ MIB = 1 << 20
 class Plan:
     """Everything that `poise serve` needs before it opens a socket.
 
-    asked: the file as it is written.  loaded: the same with the tenants of the key file.
+    file: the file as it is written.  loaded: the same with the tenants of the key file.
     """
 
-    asked: GatewaySection
+    file: GatewaySection
     loaded: LoadedGateway
     control: Control
     settings: Settings
@@ -131,7 +131,7 @@ def plan(loaded: LoadedGateway, before: Plan | None = None) -> Plan:
         resume=False,
     )
     control.maker = partial(_made, loaded)
-    same = before is not None and before.asked.belief == gateway.belief  # a tokenizer takes its time to load
+    same = before is not None and before.file.belief == gateway.belief  # a tokenizer takes its time to load
     exact = before.exact if before is not None and same else _exact(loaded)
     return Plan(
         gateway, loaded, control, _settings(loaded), engines, watched, named, tenants, exact,

@@ -159,8 +159,8 @@ async def _url(process: asyncio.subprocess.Process) -> str:
 def _hits(gateway: Gateway) -> float:
     """Share of prompt tokens that the engines found cached, by their own counters."""
     found = [visit.reading.counters for visit in gateway.prober.visits.values() if visit.reading is not None]
-    asked = sum(counters.get("prefix_queries", 0.0) for counters in found)
-    return sum(counters.get("prefix_hits", 0.0) for counters in found) / asked if asked else 0.0
+    queries = sum(counters.get("prefix_queries", 0.0) for counters in found)
+    return sum(counters.get("prefix_hits", 0.0) for counters in found) / queries if queries else 0.0
 
 
 def summary(demo: LiveDemo, router: str) -> str:

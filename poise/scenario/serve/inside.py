@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from poise.core.errors import UserError
 from poise.core.estimate import Piece, StepShape
-from poise.core.plugin_path import reach
+from poise.core.plugin import reach
 from poise.core.slot import acting
 from poise.cost.fitted import FittedEstimator, load_fitted
 from poise.policies import Policies
@@ -20,19 +20,19 @@ COST: Final = "cost"
 INSIDE: Final = acting("inside")
 
 
-def policies(told: Any) -> tuple[Policies, Step | None]:
+def policies(given: Any) -> tuple[Policies, Step | None]:
     """The policies of an engine, vLLM's own by default, and its step cost; UserError for invalid policies.
 
     `cost` names a file of `poise calibrate`, by which a step costs what is returned; None without it.
     """
-    if not isinstance(told, dict):
-        raise UserError(f"additional-config: poise: {told!r} is not a mapping; give {{SLOT: NAME}}, as a scenario does")
-    for slot in told:
+    if not isinstance(given, dict):
+        raise UserError(f"additional-config: poise: {given!r} is not a mapping; give {{SLOT: NAME}}, as in a scenario")
+    for slot in given:
         if slot not in (*INSIDE, COST):
             known = ", ".join((*INSIDE, COST))
             raise UserError(f"additional-config: poise: {slot!r} is not a policy of an engine; it may name {known}")
-    found = Policies(**{slot: _built(slot, told[slot]) for slot in INSIDE if told.get(slot) is not None})
-    return found, None if told.get(COST) is None else FittedEstimator(load_fitted(told[COST]), _NO_POOL).step
+    found = Policies(**{slot: _built(slot, given[slot]) for slot in INSIDE if given.get(slot) is not None})
+    return found, None if given.get(COST) is None else FittedEstimator(load_fitted(given[COST]), _NO_POOL).step
 
 
 _NO_POOL: Any = None

@@ -41,7 +41,7 @@ class Reload:
     @property
     def drain_s(self) -> float:
         """Seconds that running answers get when the gateway stops."""
-        return self.plan.asked.limits.drain_s
+        return self.plan.file.limits.drain_s
 
     def now(self) -> None:
         """Apply the file as it is now."""
@@ -50,7 +50,7 @@ class Reload:
         except UserError as error:
             log.error("the gateway file is not taken, and nothing changes: %s", error)
             return
-        changed = list(differences(self.plan.asked, fresh.asked))
+        changed = list(differences(self.plan.file, fresh.file))
         if not fresh.tenants_as(self.plan) and ("tenants",) not in [each[:1] for each in changed]:
             changed.append(("tenants", "file"))
         acting = [path for path in changed if self._acts(path)]
@@ -61,7 +61,7 @@ class Reload:
 
     def _acts(self, path: Path) -> bool:
         """Whether a field applies while the gateway serves; behind a proxy policies, and tenants' limits, stay."""
-        if self.plan.asked.envoy is not None and path[0] in ("policies", "tenants"):
+        if self.plan.file.envoy is not None and path[0] in ("policies", "tenants"):
             return False
         return path[0] in SECTIONS or (path[0] == "policies" and path[1] in EXCHANGEABLE)
 
@@ -70,19 +70,19 @@ class Reload:
         plan, gateway = self.plan, self._gateway
         settings = replace(fresh.settings, pools=plan.settings.pools, prefix_tokens=plan.settings.prefix_tokens)
         others = any(path[0] == "tenants" for path in acting)
-        tenants, section = (fresh.tenants, fresh.asked.tenants) if others else (plan.tenants, plan.asked.tenants)
+        tenants, section = (fresh.tenants, fresh.file.tenants) if others else (plan.tenants, plan.file.tenants)
         gateway.change(settings, tenants, (section.header or "").lower().encode())
-        free = EXCHANGEABLE if plan.asked.envoy is None else ()
+        free = EXCHANGEABLE if plan.file.envoy is None else ()
         named = {slot: fresh.policies[slot] for slot in free if fresh.policies[slot] != gateway.named[slot]}
         if named and not gateway.exchange(named):
             log.error("the policies stay as they were, for a new one failed: %s", gateway.world.policy_error)
             acting = [path for path in acting if path[0] != "policies"]
         self._roll.list(fresh.engines)
-        current = plan.asked
+        current = plan.file
         for path in acting:
-            current = _with(current, path, fresh.asked)
+            current = _with(current, path, fresh.file)
         self.plan = replace(
-            plan, asked=current, loaded=replace(fresh.loaded, gateway=current), settings=settings, tenants=tenants,
+            plan, file=current, loaded=replace(fresh.loaded, gateway=current), settings=settings, tenants=tenants,
             engines=fresh.engines, policies=dict(gateway.named),
         )  # fmt: skip
         return acting

@@ -13,5 +13,5 @@ class PoiseScheduler(SteeredScheduler):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        told = self.vllm_config.additional_config
-        self.begin(*policies(told.get("poise", {}) if isinstance(told, dict) else {}))
+        config = self.vllm_config.additional_config
+        self.begin(*policies(config.get("poise", {}) if isinstance(config, dict) else {}))

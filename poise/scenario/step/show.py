@@ -18,10 +18,10 @@ from poise.scenario.step.world import FIGURES, MEMORY, laid
 GIB = 2**30
 
 
-def show_all(asked: StepQuestion, comparison: Comparison, file: TextIO | None = None) -> None:
+def show_all(question: StepQuestion, comparison: Comparison, file: TextIO | None = None) -> None:
     """Print the job, the meaning of ±, and a table with its verdict for each setting."""
     out, study = file or sys.stdout, comparison.study
-    out.write(f"{title(asked)}\n{chance_line(comparison)}\n\n")
+    out.write(f"{title(question)}\n{chance_line(comparison)}\n\n")
     if comparison.interrupted:
         done, planned = len(comparison.cells), len(study.places())
         out.write(f"Interrupted: stopped by the user; {done} of {planned} simulations are done.\n\n")
@@ -35,18 +35,18 @@ def show_all(asked: StepQuestion, comparison: Comparison, file: TextIO | None = 
                 out.write(f"{message}\n\n")
 
 
-def show_one(asked: StepQuestion, comparison: Comparison, file: TextIO | None = None) -> None:
+def show_one(question: StepQuestion, comparison: Comparison, file: TextIO | None = None) -> None:
     """Print the figures of one step."""
     out = file or sys.stdout
     (at,), (name,) = comparison.study.settings, comparison.study.names
     rows = [(figure.label, text(comparison, name, figure, at), figure.meaning) for figure in FIGURES]
-    show(f"{title(asked)}: {name}", ("figure", "value", "what it is"), rows, out)
+    show(f"{title(question)}: {name}", ("figure", "value", "what it is"), rows, out)
     out.write("".join(f"{line}\n" for line in [*too_large(comparison, at), chance_line(comparison)]))
 
 
-def title(asked: StepQuestion) -> str:
+def title(question: StepQuestion) -> str:
     """The job in words."""
-    job = asked.job
+    job = question.job
     sizes = f"{job.batch:,} sequences of {job.sequence:,} tokens"
     return f"A step of {job.model.name} on {job.devices:,} × {job.device.name}, {sizes}, {job.precision}"
 
@@ -91,7 +91,7 @@ def _setting(comparison: Comparison, at: float) -> str:
     return message if whole else f"{message} (interrupted: partial)"
 
 
-def as_dict(asked: StepQuestion, comparison: Comparison) -> dict[str, Any]:
+def as_dict(question: StepQuestion, comparison: Comparison) -> dict[str, Any]:
     """The result JSON of a step file."""
     study = comparison.study
     return {
@@ -108,7 +108,7 @@ def as_dict(asked: StepQuestion, comparison: Comparison) -> dict[str, Any]:
             }
             for at in study.settings
         ],
-        "provenance": {"poise": version(), "scenario": asked.file.model_dump(mode="json")},
+        "provenance": {"poise": version(), "scenario": question.file.model_dump(mode="json")},
     }
 
 

@@ -33,7 +33,7 @@ _LENGTHS = ("requests", "duration_s")
 class Block:
     """names: one of each kind of block.  longer: the factor on the length of its traffic."""
 
-    asked: TournamentQuestion
+    question: TournamentQuestion
     names: tuple[str, ...]
     longer: float = 1.0
     _problems: dict[Combination, Problem] = field(default_factory=dict, repr=False)
@@ -80,7 +80,7 @@ class Block:
 
     def task(self, chosen: Combination, load: float, seed: int, workload: Workload, *, cut: bool) -> Task:
         """One run; `cut` keeps it in bins of time."""
-        place = Place(load, label(self.asked.factors, chosen), seed)
+        place = Place(load, label(self.question.factors, chosen), seed)
         return Task(place, self.setting(chosen), workload, self.policies(chosen), cut=cut)
 
     def print(self, chosen: Combination, load: float, seed: int) -> str:
@@ -88,28 +88,30 @@ class Block:
         kept = self._part(chosen, slots=False)
         if kept not in self._common:
             self._common[kept] = basis(provenance(self._problem(chosen), self.make(0, 1.0)))
-        values = [each.values[level] for each, level in zip(self.asked.factors, chosen, strict=True) if is_slot(each)]
-        slots = [each.name for each in self.asked.factors if is_slot(each)]
+        values = [
+            each.values[level] for each, level in zip(self.question.factors, chosen, strict=True) if is_slot(each)
+        ]
+        slots = [each.name for each in self.question.factors if is_slot(each)]
         own = list(foreign(self.policies(chosen)))
         base = self._base.loaded.scenario.policies.model_dump()
         return digest([self._common[kept], base, slots, values, own, load, seed])[:24]
 
     def study(self, some: Sequence[Combination], loads: Sequence[float], seeds: Sequence[int]) -> Study:
         """The comparison of some combinations, whose settings may differ."""
-        labels = {label(self.asked.factors, each): self.policies(each) for each in some}
+        labels = {label(self.question.factors, each): self.policies(each) for each in some}
         return Study(
-            self.setting(reference(self.asked.factors)), labels, self.make, self.recorded, self.by, tuple(loads),
+            self.setting(reference(self.question.factors)), labels, self.make, self.recorded, self.by, tuple(loads),
             tuple(seeds), self.target,
         )  # fmt: skip
 
     @property
     def _base(self) -> Problem:
-        return self._problem(reference(self.asked.factors))
+        return self._problem(reference(self.question.factors))
 
     def _part(self, chosen: Combination, *, slots: bool) -> Combination:
         """A combination with the factors at their reference that are policies, or that are not."""
         return tuple(
-            level if is_slot(each) == slots else 0 for each, level in zip(self.asked.factors, chosen, strict=True)
+            level if is_slot(each) == slots else 0 for each, level in zip(self.question.factors, chosen, strict=True)
         )
 
     def _problem(self, chosen: Combination) -> Problem:
@@ -120,12 +122,12 @@ class Block:
 
     def _built(self, chosen: Combination) -> tuple[Problem, Policies]:
         """The problem of a combination with its policies; ScenarioError says in which block what is wrong."""
-        merged, places = self.asked.data(self.names)
+        merged, places = self.question.data(self.names)
         data = deepcopy(merged)
-        for each, level in zip(self.asked.factors, chosen, strict=True):
+        for each, level in zip(self.question.factors, chosen, strict=True):
             apply_override(data, places, *override(each, level))
         _lengthen(data, self.longer)
-        loaded = Loaded(validated(data, places), places, self.asked.folder)
+        loaded = Loaded(validated(data, places), places, self.question.folder)
         check(loaded.scenario, places)
         return build(loaded), build_policies(loaded)[0][1]
 
@@ -142,11 +144,11 @@ def _lengthen(data: dict[str, Any], times: float) -> None:
                 part[name] = type(part[name])(part[name] * times)
 
 
-def blocks(asked: TournamentQuestion, longer: float = 1.0) -> list[Block]:
+def blocks(question: TournamentQuestion, longer: float = 1.0) -> list[Block]:
     """All blocks of a tournament, every level of every factor tried once; UserError for what cannot be built."""
-    found = [Block(asked, names, longer) for names in asked.names()]
+    found = [Block(question, names, longer) for names in question.names()]
     for block in found:
-        for chosen in alone(asked.factors):
+        for chosen in alone(question.factors):
             block.setting(chosen)
             block.policies(chosen)
     return found

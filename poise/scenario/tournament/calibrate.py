@@ -52,7 +52,7 @@ def _probe(runner: TrialRunner[Any, Any], block: Block, trial: Trial, reference:
     """The result of one load: the SLO decides where there is one, else the queue."""
     slo = block.setting(reference).slo
     met = Interval(runner.value(trial, ATTAINMENT.name))
-    row = runner.told(trial)
+    row = runner.stored(trial)
     growth = Interval(None if slo != Slo() or row is None else row["backlog_growth"])
     found = probe(trial.at, met, growth, slo, block.target)
     if found is None:
@@ -64,8 +64,8 @@ def _probe(runner: TrialRunner[Any, Any], block: Block, trial: Trial, reference:
 def _load(block: Block, found: Collapse) -> float:
     if found.load is not None:
         return float(f"{found.load:.4g}")
-    said, cure = ("every", "tighten") if found.carried else ("no", "loosen")
+    which, cure = ("every", "tighten") if found.carried else ("no", "loosen")
     raise ScenarioError(
-        f"block {block.name}: the reference carries {said} load that was tried, so there is none to go by; {cure} "
+        f"block {block.name}: the reference carries {which} load that was tried, so there is none to go by; {cure} "
         "its slo, or change its rate"
     )

@@ -58,7 +58,7 @@ def tournament_file(options: CompareOptions, workers: Workers, shard: Shard | No
 
 
 def play(
-    asked: TournamentQuestion,
+    question: TournamentQuestion,
     *,
     workers: Workers | None = None,
     shard: Shard | None = None,
@@ -70,22 +70,22 @@ def play(
 
     shard: only that part of the short runs.
     """
-    short, contest = blocks(asked), asked.contest
+    short, contest = blocks(question), question.contest
     ledger = opened(folder, resume=resume)
     outcome = Outcome(contest, short[0].by, interrupted=True)
     with interrupts() as stop, worker_pool(workers or Workers(), stop, played) as hands:
         runner = TrialRunner(short, ledger, hands, partial(tasks, short), partial(row, short), progress, shard)
-        outcome.carried = calibrated(runner, short, reference(asked.factors), contest.seed)
+        outcome.carried = calibrated(runner, short, reference(question.factors), contest.seed)
         if not outcome.carried:
             return outcome
         outcome.screen = screened(runner, contest, outcome.carried)
         if outcome.screen is None or shard is not None:
             outcome.runs, outcome.interrupted = len(ledger.rows), stop.is_set()
             return outcome
-        chosen = finalists(outcome.screen, asked.factors, asked.file.finals.finalists)
-        loads = [[float(f"{each * own:.4g}") for each in asked.file.loads] for own in outcome.carried]
-        long = blocks(asked, asked.file.finals.longer)
-        outcome.finals = played_out(long, loads, chosen, asked.file.finals.seeds, hands, folder, progress)
+        chosen = finalists(outcome.screen, question.factors, question.file.finals.finalists)
+        loads = [[float(f"{each * own:.4g}") for each in question.file.loads] for own in outcome.carried]
+        long = blocks(question, question.file.finals.longer)
+        outcome.finals = played_out(long, loads, chosen, question.file.finals.seeds, hands, folder, progress)
         outcome.interrupted = outcome.finals is None
     return outcome
 

@@ -27,5 +27,5 @@ def factor(name: str, values: Sequence[Any]) -> Factor:
     """A factor by its name and levels; ValueError where a level names no policy or stands twice."""
     if any(value in values[:at] for at, value in enumerate(values)):
         raise ValueError("a level stands twice; keep it once, or give it other parameters")
-    told = labels(chosen_in(name, list(values))) if name in SCENARIO else [str(value) for value in values]
-    return Factor(name, tuple(told), tuple(values))
+    names = labels(chosen_in(name, list(values))) if name in SCENARIO else [str(value) for value in values]
+    return Factor(name, tuple(names), tuple(values))

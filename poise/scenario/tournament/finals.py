@@ -24,7 +24,7 @@ def played_out(
     pool: WorkerPool[Keyed, Played], folder: Path | None, progress: Meter,
 ) -> Finals | None:  # fmt: skip
     """Run the finals; None where the user stopped them. loads: those of each block."""
-    factors = blocks[0].asked.factors
+    factors = blocks[0].question.factors
     trials: list[Trial] = []
     stores: list[Store | None] = []
     comparisons: list[Comparison] = []

@@ -14,7 +14,7 @@ from poise.core.control.shadow import shadowed
 from poise.core.errors import PolicyError
 from poise.core.request import RequestView
 from poise.core.view import ClusterView
-from poise.live.admin.decision_dict import told
+from poise.live.admin.decision_dict import as_dict
 from poise.live.admin.decisions import Receipts
 from poise.live.admin.observed_policy import ObservedPolicy, plain, seen
 from poise.policies.admit.ceiling import Ceiling
@@ -113,7 +113,7 @@ def test_the_choice_of_a_shadow_is_told_beside_the_other() -> None:
     receipts = Receipts(bench.world)
     receipts.open()
     bench.ask()
-    said = told(receipts.kept[0], [], 0)
+    said = as_dict(receipts.kept[0], [], 0)
     assert [each["name"] for each in said["engines"] if each.get("shadow")] == ["e1"]
     receipts.close()
     assert type(bench.control.router.shadow) is Last and bench.control.router.agreement.decisions == 1

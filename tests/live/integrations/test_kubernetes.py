@@ -15,7 +15,6 @@ from ruamel.yaml import YAML
 from poise.core.errors import UserError
 from poise.live.integrations.kubernetes import ADMIN_PORT, PICKER_PORT, PORT, TOKEN, manifests
 from poise.plan.deploy.check import faults
-from poise.plan.deploy.kinds import SPECS
 from poise.scenario.serve.schema import Gateway
 
 IMAGE, ENGINES = "registry.example/poise:0.1", {"app": "vllm"}
@@ -119,7 +118,7 @@ def test_the_definitions_refuse_what_they_refuse(kind: str, path: str, value: An
     for each in way:
         place = place[int(each) if each.isdigit() else each]
     place[last] = value
-    (fault,) = SPECS[broken["apiVersion"], kind].faults(broken["spec"], "spec")
+    (fault,) = faults([broken])
     assert said in fault
 
 

@@ -127,23 +127,6 @@ def test_checks_eject_and_probe_but_do_not_hide_failing_requests() -> None:
     assert health.checked(0, Outcome.OK, eject.until) == [Restore(0)]
 
 
-def test_the_slow_one_of_a_fleet_is_an_outlier() -> None:
-    health = _fleet(4, slow=5, slow_requests=3)
-    done = []
-    for at in range(12):
-        for engine in range(4):
-            done += health.first_byte(engine, (900 if engine == 2 else 100) + at, at)
-    assert [(each.engine, each.reason) for each in done if isinstance(each, Eject)] == [
-        (2, "first byte 8.9 times as late as elsewhere")
-    ]
-
-
-def test_two_engines_cannot_say_which_is_slow() -> None:
-    health = _fleet(2, slow=2, slow_requests=1)
-    for at in range(20):
-        assert not health.first_byte(0, 1, at) and not health.first_byte(1, 100, at)
-
-
 KINDS = st.sampled_from([*Outcome, "check", "tick", "leave", "join"])
 STEPS = st.lists(st.tuples(st.integers(0, 4), KINDS, st.integers(0, 4 * SECOND)), max_size=200)
 

@@ -216,7 +216,7 @@ def documents() -> list[dict[str, Any]]:
         ("Service", "spec.ports.0.port", 70000, "spec.ports[0].port: 70000 is not within 1 to 65535"),
         ("Service", "spec.ports.0.targetPort", "", "targetPort: has 0 characters; 1 to 15 are allowed"),
         ("InferencePool", "spec.targetPorts", [], "spec.targetPorts: has 0 items; 1 to 8 are allowed"),
-        ("InferencePool", "spec.selector.matchLabels", {}, "spec.selector.matchLabels: is empty"),
+        ("InferencePool", "spec.selector.matchLabels", {}, "spec.selector.matchLabels: has 0 entries; 1 to"),
         ("InferencePool", "spec.extensionRef", {}, "spec.extensionRef: is not a field"),
         ("InferencePool", "spec.endpointPickerRef.port", None, "endpointPickerRef.port: is missing"),
         ("ConfigMap", "data", {"gateway.yaml": {}}, "data.gateway.yaml: {} is not a string"),
@@ -249,7 +249,7 @@ def test_broken_manifests_are_refused(
         ("a: [", "manifests are no YAML"),
         ("- 1", "document 1: is not a mapping"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", "document 1 (Pod): v1 Pod is not a known kind"),
-        ("apiVersion: v1\nkind: Service\nspec: {}\n", "document 1 (Service).metadata: None is not a mapping"),
+        ("apiVersion: v1\nkind: Service\nspec: {}\n", "document 1 (Service).metadata: is missing"),
         ("apiVersion: v1\nkind: Service\nmetadata: {name: a}\n", "document 1 (Service).spec: is missing"),
     ],
 )

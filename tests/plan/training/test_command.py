@@ -112,7 +112,7 @@ def test_all_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
         (["schedule", "pipedream", *SIZE, "--set", "replicas=x"], "'replicas=x' is no value of replicas; give whole"),
         (
             ["schedule", "zeropp", *SIZE, "--set", "units=8"],
-            "unknown parameter 'units' in 'units=8'; it has chunks, un",
+            "zeropp: unknown parameter 'units'; did you mean unit?",
         ),
         (["schedule", "po_h", *SIZE, "--set", "costs=1"], "costs cannot be given as a text"),
         (["schedule", "po_h", *SIZE, "--out", "x.csv"], "end the name in .json or .txt"),
@@ -160,8 +160,8 @@ def test_a_schedule_of_the_user_s_own(
     for name, said in {
         "own_one:none": "returns int; a schedule's function returns a Schedule",
         "own_one:fails": "fails (ZeroDivisionError",
-        "own_one:other": "own_one has no function 'other'",
-        "own_two:same": "own_two cannot be imported (ModuleNotFoundError",
+        "own_one:other": "module own_one has no function 'other'",
+        "own_two:same": "cannot import 'own_two' (ModuleNotFoundError",
     }.items():
         assert main(["train", "schedule", name, *size]) == 2
         assert said in capsys.readouterr().err

@@ -14,7 +14,7 @@ from poise.cost.operator import TILE
 from poise.recordings.profiles.bounds import possible
 from poise.recordings.profiles.layers import OLDER, parts
 from poise.recordings.profiles.parts import Widths, moved, product
-from poise.recordings.profiles.read import read_profiles, told
+from poise.recordings.profiles.read import described, read_profiles
 from poise.recordings.profiles.rows import clean, coordinates
 from poise.recordings.profiles.vidur import fabric_device
 from tests.recordings.profiles.made import folder, products
@@ -46,7 +46,7 @@ def test_what_was_left_out_is_told(tmp_path: Path) -> None:
     table = products().head(20)
     spoilt = table.head(2).with_columns(pl.col("latency") * 2)
     profiles = read_profiles(folder(tmp_path, pl.concat([table, spoilt])))
-    assert list(told(profiles)) == [
+    assert list(described(profiles)) == [
         "gpu_op_profiles: 22 rows; left out 0 without a time, 0 repeated, 4 contradictory",
     ]
     assert profiles.rows["gemm"].height == 18
@@ -115,7 +115,7 @@ def test_impossible_kernels_are_told_and_unanswered(tmp_path: Path) -> None:
     root = folder(tmp_path, slow.with_columns(pl.col("latency") / 100))
     profiles = read_profiles(root)
     assert profiles.rows["gemm"].is_empty()
-    assert "not modelled: gemm faster than the device 686" in next(iter(told(profiles)))
+    assert "not modelled: gemm faster than the device 686" in next(iter(described(profiles)))
 
 
 def test_ranks_beyond_a_bridged_pair_are_cards_on_pcie() -> None:

@@ -128,7 +128,7 @@ def test_every_field_either_acts_or_is_named(tmp_path: Path, caplog: pytest.LogC
             )
             assert here.gateway.control.tries == 3 and here.gateway.control.scaling is None
             assert here.gateway.world.settings.ttft_s == 5 and here.gateway.world.settings.prefix_tokens == 4_000_000
-            assert here.reload.plan.asked.tries == 3, "what is in force is what it was"
+            assert here.reload.plan.file.tries == 3, "what is in force is what it was"
             caplog.clear()
             here.again(ENGINES)
             assert here.gateway.pending == [] and here.gateway.world.settings.ttft_s == 0

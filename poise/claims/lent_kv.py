@@ -1,31 +1,25 @@
-"""Infinite-LLM: the KV of a long request lies at several instances, each of which computes its part of the attention.
+"""Decoding with lent KV, for what the lender of a simulation cannot do: requests longer than an instance's memory.
 
-Infinite-LLM (arXiv 2401.02669), decoding alone: the KV of prompts comes from elsewhere, to wherever it is to lie. An
-instance steps by itself; a step takes the time of its batch and of the KV tokens that it reads, its own or lent, and
-where KV of its own is elsewhere at least what that holder reads of it, and `hop_s` for queries and partial results.
+Infinite-LLM (arXiv 2401.02669): the KV of a long request lies at several instances, each of which computes its part of
+the attention. An instance steps by itself; a step takes the time of its batch and of the KV tokens that it reads, its
+own or lent, and where KV of its own is elsewhere at least what that holder reads of it, and `hop_s` for queries and
+partial results. The KV of prompts comes from elsewhere, to wherever it is to lie.
 
-This is for what the simulator does not have: requests longer than the memory of one instance, and KV that moves in the
-steps of running requests. For everything else there is the lender of that name (`poise.policies.lend`).
-
-A planner looks at the instances every `period_s`. The instance that is to lend grants a loan if it has the room now, or
-refuses; a loan that is not used by the next round is void. KV of a running request moves at `move_tokens` a step: 16
+The planner looks at the instances every `period_s`. The instance that is to lend grants a loan if it has the room now,
+or refuses; a loan that is not used by the next round is void. KV of a running request moves at `move_tokens` a step: 16
 are free, 32 take 8.6 % of a step (the paper), in proportion beyond 16.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import islice
 from statistics import fmean
-from typing import NamedTuple, Protocol
 
-from poise.core.errors import UserError
-
-StepSeconds = Callable[[int, float], float]
-"""Seconds of a step from its decodes and KV tokens: non-attention by the batch, attention by Σ length."""
+from poise.policies.kit.lending import Greedy, Status, StepSeconds
 
 FREE_MOVE = 16
 """KV tokens that move in a decode step for nothing."""
@@ -33,26 +27,6 @@ MOVE_COST = 0.086 / 16
 """The part of a step that each further token takes."""
 SEEN = 32
 """Requests at the head of a queue whose mean length is reported."""
-
-
-class Told(NamedTuple):
-    """An instance's report to a planner; the fields are those of `poise.policies.kit.lending.Status`."""
-
-    batch: int
-    used: int
-    read: int
-    head: int
-    waiting: float
-    borrows: bool
-    lends: bool
-
-
-class Planner(Protocol):
-    """Loans to request: debtor, creditor and tokens."""
-
-    def plan(self, table: Sequence[Told]) -> Sequence[tuple[int, int, int]]:
-        """Debtor, creditor and KV tokens of each loan of one round."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +40,6 @@ class Fleet:
     hop_s: float = 0.0
     period_s: float = 1.0
     move_tokens: int = FREE_MOVE
-
-    def __post_init__(self) -> None:
-        if min(self.instances, self.capacity, self.most) < 1 or self.hop_s < 0 or self.period_s <= 0:
-            raise UserError(
-                f"{self.instances} instances of {self.capacity} tokens and {self.most} requests, hop_s {self.hop_s}, "
-                f"period_s {self.period_s}: give 1 or more of each, no negative hop and a period above 0"
-            )
-        if self.move_tokens < 0:
-            raise UserError(f"move_tokens {self.move_tokens}: give 0 or more")
 
 
 @dataclass(slots=True)
@@ -120,11 +85,10 @@ class Instance:
 
 @dataclass(slots=True)
 class Outcome:
-    """tokens_per_s: output tokens after the warm-up.  ended_s: when the last was made.  loans, refused: number of
-    requests to creditors, and of refusals.  longest: tokens of the longest request that was decoded to its end."""
+    """tokens_per_s: output tokens a second.  loans, refused: requests to creditors, and refusals.  longest: tokens of
+    the longest request that was decoded to its end."""
 
     tokens_per_s: float = 0.0
-    ended_s: float = 0.0
     loans: int = 0
     refused: int = 0
     longest: int = 0
@@ -133,16 +97,14 @@ class Outcome:
 class Cluster:
     """The instances at work, each with a queue of its own that may be endless."""
 
-    def __init__(self, fleet: Fleet, queues: list[Iterator[Running]], planner: Planner | None = None) -> None:
-        if len(queues) != fleet.instances:
-            raise UserError(f"{len(queues)} queues for {fleet.instances} instances; give one each")
+    def __init__(self, fleet: Fleet, queues: list[Iterator[Running]], planner: Greedy | None = None) -> None:
         self.fleet = fleet
         self.planner = planner
         self.all = [Instance(queue) for queue in queues]
         self.outcome = Outcome()
 
-    def run(self, until_s: float, warmup_s: float = 0.0) -> Outcome:
-        """Step every instance until `until_s`; tokens count from `warmup_s` on."""
+    def run(self, until_s: float) -> Outcome:
+        """Step every instance until `until_s`."""
         fleet, made, last = self.fleet, 0, 0.0
         heap = [(0.0, -1)] if self.planner else []
         heap += [(0.0, place) for place in range(fleet.instances)]
@@ -161,13 +123,12 @@ class Cluster:
                 ends = at + self._step(place)
                 heappush(heap, (ends, place))
                 last = max(last, ends)
-                made += len(one.running) if at >= warmup_s else 0
+                made += len(one.running)
                 self._commit(place)
             elif one.look():
                 heappush(heap, (at + fleet.period_s, place))
-        self.outcome.ended_s = min(last, until_s)
-        counted_s = self.outcome.ended_s - warmup_s
-        self.outcome.tokens_per_s = made / counted_s if counted_s > 0 else 0.0
+        ended_s = min(last, until_s)
+        self.outcome.tokens_per_s = made / ended_s if ended_s else 0.0
         return self.outcome
 
     def free(self, place: int) -> int:
@@ -264,7 +225,7 @@ class Cluster:
     def _borrows(self, one: Instance) -> bool:
         return any(one.credit.values()) or any(one.away.values())
 
-    def _status(self, place: int) -> Told:
+    def _status(self, place: int) -> Status:
         one = self.all[place]
         waiting, used = one.look(), one.own + one.lent
         blocked = bool(waiting) and waiting[0].length > self.fleet.capacity - used
@@ -272,4 +233,4 @@ class Cluster:
         mean = fmean(behind) if behind else float(bool(waiting))
         head = waiting[0].length if blocked else 0
         borrows = self._borrows(one)
-        return Told(len(one.running), used, one.read + one.hosted, head, mean, borrows, one.lent > 0)
+        return Status(len(one.running), used, one.read + one.hosted, head, mean, borrows, one.lent > 0)

@@ -1,1 +1,0 @@
-"""Batchers: which work shares the next step of a lane."""

@@ -1,1 +1,0 @@
-"""Forecasts: how many requests will arrive while a replica starts. One file each."""

@@ -1,1 +1,0 @@
-"""Hedgers: which requests get a copy at a second replica. One file each."""

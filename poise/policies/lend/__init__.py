@@ -1,1 +1,0 @@
-"""Which replicas use KV blocks of others; one file for each policy."""

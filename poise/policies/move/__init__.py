@@ -1,1 +1,0 @@
-"""Which requests change their replica after they were sent; one file for each policy."""

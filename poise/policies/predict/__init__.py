@@ -1,1 +1,0 @@
-"""Predictors: how many output tokens a request will have. One file each."""

@@ -1,1 +1,0 @@
-"""Preemption: which request is preempted when the KV cache is full."""

@@ -1,1 +1,0 @@
-"""Queue orders: which waiting request of an engine is admitted next."""

@@ -1,1 +1,0 @@
-"""Recovery of the requests of a replica that is lost or drained; one file for each policy."""

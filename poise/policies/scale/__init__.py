@@ -1,1 +1,0 @@
-"""Scalers: how many replicas each pool has. One file each."""
