@@ -129,7 +129,7 @@ AGENTS = (
     Figure("All tok/s", ("agents", "tokens_per_s"), "number", "prompt tokens, cached ones too, and output", "more"),
     Figure("All tok/s/device", ("agents", "tokens_per_s_per_device"), "number", "the same, per device", "more"),
     Figure("Output tok/s/device", ("agents", "output_tokens_per_s_per_device"), "number", "per device", "more"),
-    Figure("Theoretical hits", ("agents", "theoretical_hit_rate"), "share", "what a cache that never evicts would find"),
+    Figure("Theoretical hits", ("agents", "theoretical_hit_rate"), "share", "what an endless cache would find"),
     Figure(
         "Interactivity p90", ("agents", "interactivity", "p90"), "number",
         "output tokens per second of a request: 1 / P90 of (end to end / output tokens)", "more",

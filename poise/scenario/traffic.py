@@ -174,7 +174,7 @@ class Traffic:
             self._trace = self._recording(("trace",), section)
         lanes = (section.lanes or 0) * load
         if lanes != round(lanes) or lanes < 1:
-            text = f"{section.lanes} times the load {load:g} are {lanes:g}, and must be a whole number; give other loads"
+            text = f"{section.lanes} times load {load:g} is {lanes:g}, which must be a whole number; give other loads"
             raise self.loaded.places.error(("workload", "lanes"), text)
         given = {name: getattr(section, name) for name in LANES_ONLY}
         longest = max(held_tokens(pool) for pool in self.cluster.pools)

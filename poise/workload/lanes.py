@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heapreplace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,10 +67,10 @@ def in_lanes(
 ) -> Workload:
     """Return the conversations of `recorded` in `lanes` lanes for `duration_s`, in an order drawn from `seed`.
 
-    start: the shares of its time between which the first conversation of each lane begins; (0, 0) is its first request.
+    start: the shares of its time between which the first conversation of each lane begins; (0, 0): its first request.
     primers: fill the cache before with the last prompt of each agent that the lanes begin behind, one output token
-    each.  idle_cap_s, tree_idle_cap_s: seconds for which nothing at all, or nothing of a conversation, is under way at most.
-    gap_cap_s: cap each recorded gap between an answer and the next request, None for no cap.  max_context: leave out
+    each.  idle_cap_s, tree_idle_cap_s: the most seconds for which nothing at all, or nothing of a conversation, is under
+    way.  gap_cap_s: cap each recorded gap between an answer and the next request, None for no cap.  max_context: leave out
     conversations that exceed these tokens, prompt and output.  No play of a conversation finds what an earlier play
     left; what different conversations share stays shared.
     """
@@ -92,11 +93,18 @@ def in_lanes(
     order = stream(seed, "order of conversations").permutation(chosen)
     shares = low + (high - low) * stream(seed, "start in conversations").random(lanes)
     plays, begins, ended = _scheduled(corpus, order, shares, primers, ps(duration_s))
-    made = _workload(corpus.recorded, plays, begins)
-    assert made.lanes is not None
-    caps = {"duration": ps(duration_s), "grace": ps(grace_s), "idle": ps(idle_cap_s), "tree_idle": ps(tree_idle_cap_s)}
-    made.lanes = replace(made.lanes, count=lanes, **caps)
-    facts = {"lanes": lanes, "duration_s": duration_s, "plays": len(plays), "of": len(chosen), "seed": seed}
+    made, play, fills = _workload(corpus.recorded, plays, begins)
+    made.lanes = Lanes(
+        lanes, play, fills, np.array([each.whole for each in plays]),
+        duration=ps(duration_s), grace=ps(grace_s), idle=ps(idle_cap_s), tree_idle=ps(tree_idle_cap_s),
+    )  # fmt: skip
+    facts: dict[str, Any] = {
+        "lanes": lanes,
+        "duration_s": duration_s,
+        "plays": len(plays),
+        "of": len(chosen),
+        "seed": seed,
+    }
     left_out = len(corpus.sessions) - len(chosen)
     facts |= {"left_out": left_out, "max_context": max_context} if left_out else {}
     made.source = {**recorded.source, "in_lanes": {**facts, "all": ended}}
@@ -212,8 +220,10 @@ def _scheduled(
     return plays, begins, True
 
 
-def _workload(recorded: Workload, plays: Sequence[_Play], begins: Sequence[int]) -> Workload:
-    """All primers, then all plays, in the order of their earliest arrivals."""
+def _workload(
+    recorded: Workload, plays: Sequence[_Play], begins: Sequence[int]
+) -> tuple[Workload, NDArray[np.int32], NDArray[np.bool_]]:
+    """All primers, then all plays, in the order of their earliest arrivals; the play of each row, and the primers."""
     primers = np.concatenate([play.primers for play in plays])
     rows = np.concatenate([primers, *(play.rows for play in plays)])
     fills = np.arange(len(rows)) < len(primers)
@@ -234,9 +244,7 @@ def _workload(recorded: Workload, plays: Sequence[_Play], begins: Sequence[int])
     _join(made, recorded, rows, fills, owner, order, stands)
     if made.prefixes is not None:
         made.prefixes = _own(made.prefixes, recorded, owner[order], fills[order])
-    whole = np.array([play.whole for play in plays])
-    made.lanes = Lanes(0, owner[order].astype(np.int32), fills[order], whole, 0, 0, 0, 0)
-    return made
+    return made, owner[order].astype(np.int32), fills[order]
 
 
 def _join(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from poise.core.errors import TraceError
 from poise.core.units import NEVER, SECOND
@@ -246,7 +247,7 @@ def _markers(conversation: Conversation) -> Iterator[tuple[Entry, Entry | None]]
                 following = entry
 
 
-def _ps(seconds: Sequence[float]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _ps(seconds: Sequence[float]) -> NDArray[np.int64]:
     return np.rint(np.minimum(np.array(seconds, dtype=np.float64) * SECOND, float(NEVER))).astype(np.int64)
 
 
@@ -268,7 +269,7 @@ def _workload(rows: Rows) -> Workload:
     return made
 
 
-def _settled(made: Workload, stamps: np.ndarray[tuple[int], np.dtype[np.int64]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _settled(made: Workload, stamps: NDArray[np.int64]) -> NDArray[np.int64]:
     """Stamps of which none is before those that its row waits for, in whole picoseconds."""
     assert made.after_offsets is not None and made.after_ids is not None and made.after_delay is not None
     settled, offsets = stamps.tolist(), made.after_offsets.tolist()
@@ -281,7 +282,7 @@ def _settled(made: Workload, stamps: np.ndarray[tuple[int], np.dtype[np.int64]])
     return np.array(settled, dtype=np.int64)
 
 
-def _tools(rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.int16]]:
+def _tools(rows: Rows) -> NDArray[np.int16]:
     """What each answer calls; -1 for those that nothing follows."""
     awaited = {row for each in rows.waits for row, _ in each}
     return np.array([CALLS.index(tool) if row in awaited else -1 for row, tool in enumerate(rows.tool)], np.int16)

@@ -106,7 +106,7 @@ def _prefixes(flat: Ids, offsets: Ids) -> tuple[Ids, int]:
     """A number below the second result for each block, equal for two blocks where the prompts up to them are."""
     begins = np.zeros(len(flat), dtype=bool)
     begins[offsets[:-1][np.diff(offsets) > 0]] = True
-    if len(flat) and 0 <= int(flat.min()) and int(flat.max()) < 8 * len(flat) + 1024:
+    if len(flat) and int(flat.min()) >= 0 and int(flat.max()) < 8 * len(flat) + 1024:
         before = np.where(begins, -1, np.concatenate([[-1], flat[:-1]]))
         known = np.full(int(flat.max()) + 1, -2, dtype=np.int64)
         known[flat] = before

@@ -27,7 +27,7 @@ SUBAGENT = "subagent"
 HEAD = 1 << 16
 """Bytes at the beginning of a file by which the format is told."""
 
-MEMBERS = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz", ".json.zst", ".jsonl.zst", ".ndjson.zst")
+MEMBERS = tuple(f"{kind}{packed}" for kind in (".json", ".jsonl", ".ndjson") for packed in ("", ".gz", ".zst"))
 """Endings of the files in a folder that are read."""
 
 
@@ -42,14 +42,14 @@ class Entry(msgspec.Struct, rename={"prompt": "in", "output": "out"}):
     type: str = "n"
     prompt: int = 0
     output: int = 0
-    hash_ids: list[int] = []  # noqa: RUF012  (msgspec copies it)
+    hash_ids: list[int] = []
     stop: str | None = None
     think_time: float | None = None
     api_time: float | None = None
     agent_id: str | None = None
     subagent_type: str | None = None
     duration_ms: float | None = None
-    requests: list[Entry] = []  # noqa: RUF012
+    requests: list[Entry] = []
 
     @property
     def ends(self) -> float | None:
