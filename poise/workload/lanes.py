@@ -69,10 +69,10 @@ def in_lanes(
 
     start: the shares of its time between which the first conversation of each lane begins; (0, 0): its first request.
     primers: fill the cache before with the last prompt of each agent that the lanes begin behind, one output token
-    each.  idle_cap_s, tree_idle_cap_s: the most seconds for which nothing at all, or nothing of a conversation, is under
-    way.  gap_cap_s: cap each recorded gap between an answer and the next request, None for no cap.  max_context: leave out
-    conversations that exceed these tokens, prompt and output.  No play of a conversation finds what an earlier play
-    left; what different conversations share stays shared.
+    each.  idle_cap_s, tree_idle_cap_s: the most seconds for which nothing at all, or nothing of a conversation, is
+    under way.  gap_cap_s: cap each recorded gap between an answer and the next request, None for no cap.
+    max_context: leave out conversations that exceed these tokens, prompt and output.
+    No play of a conversation finds what an earlier play left; what different conversations share stays shared.
     """
     count("lanes", lanes)
     positive("duration_s", duration_s)

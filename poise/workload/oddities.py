@@ -54,11 +54,11 @@ def _said(source: Mapping[str, Any]) -> Iterator[str]:
             else f"{count:,} rows have ids of earlier ones, kept as requests of their own"
         )
     if count := source.get("empty_answers"):
-        yield f"{count:,} answers without tokens count as one token"
+        yield f"{count:,} answer{'s' if count > 1 else ''} without tokens taken as one token"
     if count := source.get("dropped_subagents"):
-        yield f"{count:,} sub-agents that no request started, or without requests, left out"
+        yield f"{count:,} sub-agent{'s' if count > 1 else ''} without requests or without one that started it left out"
     if count := source.get("background"):
-        yield f"{count:,} sub-agents that no request waits for run in the background"
+        yield f"{count:,} sub-agent{'s' if count > 1 else ''} that no request waits for kept in the background"
     if source.get("open_loop"):
         yield "requests arrive by their stamps, as fast as the recorded server answered"
 
