@@ -4,8 +4,8 @@ One file a format: generic.py, azure.py, burstgpt.py, mooncake.py, agents.py, te
 columns mean what; raw.py takes files apart, build.py checks and assembles. Conversations with sub-agents are no
 columns and have a reader of their own: weka.py, agent_trees.py, hash_chains.py. A bad row is one with a length that is
 not a whole number from 1 (so an output of 0 is bad in every format but weka: such rows are failed requests), a stamp
-that is negative or no number, a missing field, or broken JSON. Files that are not traces have their own readers: clients.py (ServeGen),
-counts.py (profiles).
+that is negative or no number, a missing field, or broken JSON. Files that are not traces have their own readers:
+clients.py (ServeGen), counts.py (profiles).
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def read(
     A folder is one of conversations, as is a file of the format `weka`; `limit` counts conversations then.
     format: `auto`, `weka` or one of `FORMATS`.  skip_bad: pass over bad rows and count them in `source["skipped"]`,
     instead of raising TraceError at the first.  block_tokens: prompt tokens that one of `hash_ids` covers (None: the
-    format's own, 512 or 128).  limit: read only the first `limit` rows of the file.  columns: which columns hold which fields, where
-    their names do not show it, as in {"arrival_s": "created at", "prompt_tokens": "usage.prompt_tokens"}; the format
-    finds the others. Rows are sorted by arrival; `source` records how many moved.
+    format's own, 512 or 128).  limit: read only the first `limit` rows of the file.  columns: which columns hold which
+    fields, where their names do not show it, as in {"arrival_s": "created at", "prompt_tokens": "usage.prompt_tokens"};
+    the format finds the others. Rows are sorted by arrival; `source` records how many moved.
     """
     file = Path(path)
     data = None if file.is_dir() else opened(file)
