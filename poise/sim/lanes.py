@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,6 +47,8 @@ class Conversing:
         self._out: set[int] = set()
         self._out_of = [0] * len(lanes.whole)
         self._due: dict[int, dict[int, int]] = {}  # of each conversation, what will arrive and when
+        self._came = 0
+        self._came_to = [0] * len(lanes.whole)
 
     @property
     def under_way(self) -> int:
@@ -74,6 +76,8 @@ class Conversing:
             self._due.get(play, {}).pop(row, None)
             self._out.add(row)
             self._out_of[play] += 1
+            self._came += 1
+            self._came_to[play] += 1
 
     def ended(self, row: int) -> None:
         """A request has ended and those that follow it are expected: begin the next conversation, or cut the wait."""
@@ -92,9 +96,9 @@ class Conversing:
             self._due.pop(play, None)
             self._take(self._agenda.now)
         elif not self._out_of[play]:
-            self._cut([play], self._agenda.now + self._lanes.tree_idle)
+            self._watch_tree(play, self._agenda.now)
         if not self._out:
-            self._cut(list(self._due), self._agenda.now + self._lanes.idle)
+            self._watch_all(self._agenda.now)
 
     def _open(self, at: int) -> None:
         """Begin a conversation in each lane; requests count from now."""
@@ -102,7 +106,7 @@ class Conversing:
             self._opened(at)
         for _ in range(self._lanes.count):
             self._take(at)
-        self._cut(list(self._due), at + self._lanes.idle)
+        self._watch_all(at)
         self._agenda.later(at + self._lanes.duration, START, self._close)
         self._agenda.later(at + self._lanes.duration + self._lanes.grace, START, self._abandon)
 
@@ -117,15 +121,43 @@ class Conversing:
             arrives = at + (delay[row] if delay else 0)
             self.expect(row, arrives)
             self._agenda.push(arrives, ARRIVE, row)
-        self._cut([play], at + self._lanes.tree_idle)
+        self._watch_tree(play, at)
 
-    def _cut(self, plays: list[int], latest: int) -> None:
-        """Let what waits in some conversations arrive earlier, all by the same time, so that some does by `latest`."""
-        due = {play: self._due[play] for play in plays if self._due.get(play)}
-        first = min((at for each in due.values() for at in each.values()), default=0)
-        if first <= latest:
+    def _watch_tree(self, play: int, since: int) -> None:
+        """Nothing of a conversation is under way since now: see that it does not stay so for longer than it may."""
+        came = self._came_to[play]
+
+        def wake() -> None:
+            if came == self._came_to[play] and not self.over:
+                self._hasten([play])
+
+        self._wake(since + self._lanes.tree_idle, [play], wake)
+
+    def _watch_all(self, since: int) -> None:
+        """Nothing at all is under way since now."""
+        came = self._came
+
+        def wake() -> None:
+            if came == self._came and not self.over:
+                self._hasten(list(self._due))
+
+        self._wake(since + self._lanes.idle, list(self._due), wake)
+
+    def _wake(self, at: int, plays: Sequence[int], wake: Callable[[], None]) -> None:
+        """Call at an instant, unless something arrives in some conversations by then: it can only come earlier."""
+        if self._first(plays) > at:
+            self._agenda.later(at, START, wake)
+
+    def _first(self, plays: Sequence[int]) -> int:
+        """When the first request of some conversations arrives; 0 where none is expected."""
+        return min((at for play in plays for at in self._due.get(play, {}).values()), default=0)
+
+    def _hasten(self, plays: Sequence[int]) -> None:
+        """Let what waits in some conversations arrive earlier, all by the same time, so that the first does now."""
+        by = self._first(plays) - self._agenda.now
+        if by <= 0:
             return
-        by = first - latest
+        due = {play: self._due[play] for play in plays if self._due.get(play)}
         self._agenda.hasten(ARRIVE, {row for each in due.values() for row in each}, by)
         for play, each in due.items():
             self._due[play] = {row: at - by for row, at in each.items()}
