@@ -27,7 +27,7 @@ from poise.workload.readers.burstgpt import BURSTGPT
 from poise.workload.readers.clients import ARRIVALS, LENGTHS, read_clients
 from poise.workload.readers.counts import read_profile
 from poise.workload.readers.exports import LANGFUSE, LITELLM, OPENAI
-from poise.workload.readers.file import load, opened
+from poise.workload.readers.file import load, opened, text_of
 from poise.workload.readers.format import NEEDED, Format, Source
 from poise.workload.readers.generic import GENERIC
 from poise.workload.readers.ledger import Ledger
@@ -35,6 +35,7 @@ from poise.workload.readers.mooncake import MOONCAKE
 from poise.workload.readers.named import lacking, named
 from poise.workload.readers.raw import Raw
 from poise.workload.readers.text2sql import AGENT_STEPS
+from poise.workload.readers.vllm_log import VLLM, is_log, read_log
 from poise.workload.readers.weka import NAME as WEKA
 from poise.workload.readers.weka import is_weka
 from poise.workload.table import Workload
@@ -53,6 +54,7 @@ FORMATS = {
         LITELLM,
         LANGFUSE,
         OPENAI,
+        VLLM,
         GENERIC,
     )
 }
@@ -139,7 +141,14 @@ def _open(
 ) -> tuple[Format, Raw, dict[str, Source]]:
     if format != "auto" and format not in FORMATS:
         raise TraceError(f"{path}: format is {format!r}; it must be auto, {', '.join(FORMATS)}, {WEKA}")
-    raw = load(path, None if limit is None else count("limit", limit), data)
+    limit = None if limit is None else count("limit", limit)
+    data = opened(path) if data is None else data
+    if format == VLLM.name and data.lstrip()[:1] in (b"{", b"["):
+        format = OPENAI.name  # vLLM's answers, which are OpenAI's
+    if format == VLLM.name or (format == "auto" and is_log(data)):
+        raw, format = read_log(path, text_of(path, data), limit), VLLM.name
+    else:
+        raw = load(path, limit, data)
     if raw.rows == 0:
         raise TraceError(f"{path}: the file has no rows; it needs at least one request")
     if format != "auto":

@@ -18,7 +18,7 @@ from poise.workload.readers.inflate import inflate, most_bytes
 from poise.workload.readers.jsonlines import read_json
 from poise.workload.readers.raw import Column, Raw, moved, numbered
 
-TEXT = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json")
+TEXT = (".csv", ".tsv", ".txt", ".log", ".jsonl", ".ndjson", ".json")
 ENDINGS = (*TEXT, ".parquet", *(f"{each}.gz" for each in TEXT), *(f"{each}.zst" for each in TEXT))
 
 PARQUET_ROW_BYTES = 8
@@ -33,7 +33,7 @@ def load(path: Path, limit: int | None, data: bytes | None = None) -> Raw:
     data = opened(path) if data is None else data
     if data[:4] == b"PAR1":
         return _parquet(path, data, limit)
-    text = _text(path, data)
+    text = text_of(path, data)
     begin = text.lstrip()[:1]
     if not begin:
         raise TraceError(f"{path}: the file is empty; it needs a header and at least one request")
@@ -42,7 +42,7 @@ def load(path: Path, limit: int | None, data: bytes | None = None) -> Raw:
     return _csv(path, text, limit)
 
 
-def _text(path: Path, data: bytes) -> str:
+def text_of(path: Path, data: bytes) -> str:
     """The text of `data` with every line ending as a line feed."""
     try:
         text = data.decode("utf-8-sig")
@@ -150,7 +150,7 @@ class _Lines:
     separator: str
 
     def __call__(self, row: int) -> str:
-        text = _text(self.path, opened(self.path))
+        text = text_of(self.path, opened(self.path))
         begin = len(text) - len(text.lstrip("\n"))
         for at, (line, _) in enumerate(_records(self.path, text[begin:], self.separator)):
             if at == row + 1:

@@ -102,6 +102,14 @@ def compressed(lists: Sequence[Ids], block_tokens: Sequence[int], first: int = 0
     return made
 
 
+def chained(tokens: Ids, block_tokens: int) -> Ids:
+    """An id for each full block of a prompt's tokens, which names the whole prefix up to its end."""
+    whole = len(tokens) // block_tokens * block_tokens
+    steps = _mixed(tokens[:whole].view(np.uint64) ^ _mixed(np.arange(whole, dtype=np.uint64)))
+    total = np.cumsum(steps, dtype=np.uint64)[block_tokens - 1 :: block_tokens]
+    return (total >> np.uint64(1)).astype(np.int64)
+
+
 def _prefixes(flat: Ids, offsets: Ids) -> tuple[Ids, int]:
     """A number below the second result for each block, equal for two blocks where the prompts up to them are."""
     begins = np.zeros(len(flat), dtype=bool)
