@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from poise.core.units import SECOND
 
 LONG_S, RARE = 600.0, 20.0
-"""A gap is a silence from here on, where it is also so many times as long as the mean of all."""
+"""A gap is a silence from here on, where it is also so many times as long as the median of all."""
 
 FAR_S = 60.0
 """A first stamp beyond this many seconds is not the beginning of a clock."""
@@ -25,7 +25,7 @@ def silences(arrival: NDArray[np.int64]) -> dict[str, Any]:
     gaps = np.diff(arrival) / SECOND
     if not len(gaps):
         return {}
-    long = gaps > max(LONG_S, RARE * float(gaps.mean()))
+    long = gaps > max(LONG_S, RARE * float(np.median(gaps)))
     return {"silences": int(long.sum()), "longest_s": float(gaps.max())} if long.any() else {}
 
 
