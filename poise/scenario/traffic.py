@@ -252,9 +252,12 @@ def _canonical(name: str) -> str:
 
 
 def _digest(file: Any) -> str:
-    """SHA-256 of a file, for provenance."""
+    """SHA-256 of a file, for provenance; of a folder that of its files' digests, by name."""
     import hashlib
 
+    if file.is_dir():
+        members = sorted(each for each in file.iterdir() if each.is_file())
+        return hashlib.sha256("".join(map(_digest, members)).encode()).hexdigest()
     with file.open("rb") as data:
         return hashlib.file_digest(data, "sha256").hexdigest()
 

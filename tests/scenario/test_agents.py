@@ -44,6 +44,12 @@ def test_a_run_in_lanes(capsys: pytest.CaptureFixture[str]) -> None:
     assert result["agents"]["subagents"] > 2 and result["programs"]["finished"] > 0
     assert result["prefix_hit_rate"] <= result["agents"]["theoretical_hit_rate"]
     assert "Interactivity p90" in Path("out/report.html").read_text()
+    # So does the folder.
+    Path("traces").mkdir()
+    Path("agents.jsonl").rename("traces/agents.jsonl")
+    assert main(["simulate", "agents.yaml", "--set", "workload.trace=traces", "--json", "folder.json"]) == 0
+    assert json.loads(Path("folder.json").read_text())["agents"] == result["agents"]
+    Path("traces/agents.jsonl").rename("agents.jsonl")
     # The resolved scenario is the same run.
     assert main(["simulate", "out/scenario.resolved.yaml", "--json", "again.json"]) == 0
     again = json.loads(Path("again.json").read_text())
