@@ -137,7 +137,8 @@ def test_an_odd_trace_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     Path("agents.yaml").write_text(SCENARIO.replace("agents.jsonl, lanes: 2, duration_s: 60", "odd.csv"))
     line = (
         "Trace: stamps count from the first request at 2026-03-02 12:03:11; "
-        "1 gap above 10 min, the longest 1.1 h, kept; 1 row was out of order and is sorted; 1 row has the id of an earlier one, kept as a request of its own."
+        "1 gap above 10 min, the longest 1.1 h, kept; 1 row was out of order and is sorted; "
+        "1 row has the id of an earlier one, kept as a request of its own."
     )
     named = ["--columns", "arrival_s=created"]
     assert main(["simulate", "agents.yaml", *named, "--out", "out"]) == 0
