@@ -32,7 +32,7 @@ VLLM = Format(
 """Arrival, lengths and prefix identity of each request that a log has an answer of; stamps are whole seconds."""
 
 HEAD = 1 << 20
-"""Bytes at the beginning of a file by which a log is told."""
+"""Bytes at the beginning of a file by which a log is recognised."""
 
 _STAMP = r"(?:INFO|DEBUG) (?:(\d{4})-)?(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d+))?"
 _RECEIVED = re.compile(_STAMP + r".*?\bReceived request (\S+?): ")

@@ -25,7 +25,7 @@ SUBAGENT = "subagent"
 """The type of an entry that holds the requests of a sub-agent."""
 
 HEAD = 1 << 16
-"""Bytes at the beginning of a file by which the format is told."""
+"""Bytes at the beginning of a file by which the format is recognised."""
 
 MEMBERS = tuple(f"{kind}{packed}" for kind in (".json", ".jsonl", ".ndjson") for packed in ("", ".gz", ".zst"))
 """Endings of the files in a folder that are read."""
