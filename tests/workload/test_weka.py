@@ -207,6 +207,8 @@ def test_whole_mistakes(tmp_path: Path) -> None:
         read(path, format="weka", skip_bad=True)
     with pytest.raises(TraceError, match="no columns to name"):
         read(put_lines(tmp_path, [conversation([request(0.0, 9)])]), columns={"arrival_s": "t"})
+    with pytest.raises(TraceError, match="each conversation has a block_size of its own"):
+        read(put_lines(tmp_path, [conversation([request(0.0, 9)])]), block_tokens=16)
     with pytest.raises(TraceError, match="hash_id_scope is 'mine'; it must be local or global"):
         read(put_lines(tmp_path, [conversation([request(0.0, 9)], "mine")]))
 

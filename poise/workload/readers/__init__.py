@@ -89,6 +89,8 @@ def read(
     file = Path(path)
     data = None if file.is_dir() else opened(file)
     if format == WEKA or (format == "auto" and is_weka(file, data)):
+        if block_tokens is not None:
+            raise TraceError(f"{file}: block_tokens: each conversation has a block_size of its own; leave it out")
         return _conversations(file, data, skip_bad, limit, columns)
     chosen, raw, fields = _open(file, format, limit, columns, data)
     missing = [name for name in NEEDED if name not in fields and not (name == "arrival_s" and "after" in fields)]
