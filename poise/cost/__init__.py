@@ -2,8 +2,17 @@
 
 from poise.cost.fitted import Fitted, FittedEstimator
 from poise.cost.measured import Measured, MeasuredEstimator
-from poise.cost.memory import kv_blocks
+from poise.cost.memory import held_tokens, kv_blocks
 from poise.cost.roofline import Roofline
 from poise.cost.step import RooflineEstimator
 
-__all__ = ["Fitted", "FittedEstimator", "Measured", "MeasuredEstimator", "Roofline", "RooflineEstimator", "kv_blocks"]
+__all__ = [
+    "Fitted",
+    "FittedEstimator",
+    "Measured",
+    "MeasuredEstimator",
+    "Roofline",
+    "RooflineEstimator",
+    "held_tokens",
+    "kv_blocks",
+]

@@ -78,6 +78,11 @@ def kv_blocks(pool: Pool, request_tokens: int = 0) -> int:
     return blocks * pool.data
 
 
+def held_tokens(pool: Pool) -> int:
+    """Tokens of the longest request that a replica can hold, prompt and output; errors as in `kv_blocks`."""
+    return min(pool.model.max_context, kv_blocks(pool) * pool.engine.block_tokens)
+
+
 def _left(pool: Pool, request_tokens: int) -> int:
     """Blocks that fit one device of each stage; 0 or less where none does."""
     need, engine = footprint(pool), pool.engine

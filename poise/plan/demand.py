@@ -10,6 +10,7 @@ import numpy as np
 from poise.core.errors import UserError
 from poise.core.units import SECOND
 from poise.workload import Workload
+from poise.workload.oddities import trace_line
 from poise.workload.paths import programs
 from poise.workload.rows import take
 
@@ -57,11 +58,11 @@ def demand_of(workloads: Sequence[Workload], *, name: str, requests: int = REQUE
     others. name: of the traffic, for errors. requests: of one simulation. UserError for traffic that has no rate.
     """
     first = workloads[0]
-    if len(first) < 2 or first.concurrency or not span_s(first):
+    if len(first) < 2 or first.concurrency or first.lanes is not None or not span_s(first):
         raise UserError(f"{name}: {_rateless(first)}; a plan needs arrivals over time: give more, or --rate")
     stretches = sorted((busiest(each, _rows(each, requests)) for each in workloads), key=tokens_per_s)
     chosen = stretches.pop(3 * (len(stretches) - 1) // 4)
-    notes = []
+    notes = [line] if (line := trace_line(first.source)) else []
     if len(chosen) < len(first):
         notes.append(f"sized for the busiest {len(chosen)} requests of {len(first)} ({span_s(chosen):.4g} s)")
     return Demand(
@@ -127,6 +128,10 @@ def _rows(workload: Workload, requests: int) -> int:
 def _rateless(workload: Workload) -> str:
     if workload.concurrency:
         return f"its load is closed ({workload.concurrency} at once), so it has no rate of its own"
+    if workload.lanes is not None:
+        return f"its load is closed ({workload.lanes.count} conversations at once), so it has no rate of its own"
     if len(workload) < 2:
         return f"it has {len(workload)} request{'s' if len(workload) != 1 else ''}, which gives no rate"
+    if workload.agent is not None:
+        return "its conversations do not say when they began, so it has no rate"
     return "all its requests arrive at one instant, which gives no rate"

@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poise.core.records.records import Run
-from poise.core.units import ps
 from poise.report.intervals import Interval
-from poise.report.latency import column
+from poise.report.latency import column, since
 
 GROWTH = 0.05
 """A queue grows without bound when more than this share of what arrives stays in it."""
@@ -37,7 +36,7 @@ def backlog_growth(run: Run, last: int, *, warmup_s: float = 0.0, leaders: NDArr
     """
     records = run.records
     arrived, ended = (column(each).astype(np.int64) for each in (records.arrived_at, records.ended_at))
-    start = max(ps(warmup_s), int(arrived[arrived >= 0].min(initial=last)))
+    start = max(since(run, warmup_s), int(arrived[arrived >= 0].min(initial=last)))
     begun = column(records.first_token_at)
     ended = np.where(ended < 0, np.iinfo(np.int64).max, ended)
     if leaders is not None:

@@ -120,6 +120,23 @@ PROGRAMS = (
     Figure("Programs done", ("programs", "finished"), "count", "of which every request finished", "more"),
     Figure("Programs in time", ("programs", "attainment"), "share", "of which every request met its SLO", "more"),
 )
+AGENTS = (
+    Figure("Lanes", ("agents", "lanes"), "count", "conversations under way at any time"),
+    Figure("Conversations", ("agents", "begun"), "count", "of which a request counts"),
+    Figure("Conversations done", ("agents", "finished"), "count", "of which every request finished", "more"),
+    Figure("Sub-agents done", ("agents", "subagents"), "count", "of which every request finished"),
+    Figure("Sub-agent p50", ("agents", "subagent_s", "p50"), "seconds", "from first arrival to last end", "less"),
+    Figure("All tok/s", ("agents", "tokens_per_s"), "number", "prompt tokens, cached ones too, and output", "more"),
+    Figure("All tok/s/device", ("agents", "tokens_per_s_per_device"), "number", "the same, per device", "more"),
+    Figure("Output tok/s/device", ("agents", "output_tokens_per_s_per_device"), "number", "per device", "more"),
+    Figure("Theoretical hits", ("agents", "theoretical_hit_rate"), "share", "what an endless cache would find"),
+    Figure(
+        "Interactivity p90", ("agents", "interactivity", "p90"), "number",
+        "output tokens per second of a request: 1 / P90 of (end to end / output tokens)", "more",
+    ),
+)  # fmt: skip
+"""Figures of agents' conversations, where requests belong to such."""
+
 QUEUE = _latency("Queue", "queue_s", "dispatch to a replica minus arrival")
 ATTAINMENT = Figure(
     "SLO met", ("slo_attainment",), "share", "share of all arrivals that met every part of the SLO", "more"
@@ -170,7 +187,7 @@ UPSETS = tuple(
 )  # fmt: skip
 
 KEY = (
-    REQUESTS, *ENDS, *PROGRAMS, OFFERED, GOODPUT, RATE, OUTPUT,
+    REQUESTS, *ENDS, *PROGRAMS, *AGENTS, OFFERED, GOODPUT, RATE, OUTPUT,
     Figure("Total tok/s", ("total_tokens_per_s",), "number"), ATTAINMENT, HITS, BUSY, *UPSETS, HOURS, *SCALING, COST,
     Figure("$ / Mtok output", ("cost_usd_per_mtok_output",), "dollars"), ENERGY,
     Figure("J / Mtok output", ("energy_j_per_mtok_output",), "number"),
@@ -179,7 +196,7 @@ KEY = (
 
 COMPARED = (
     REQUESTS, ENDS[0], TTFT[1], TTFT[4], TPOT[1], TPOT[4], E2E[1], E2E[4], PROGRAM[0], PROGRAM[4],
-    ATTAINMENT, GOODPUT, OUTPUT, HITS, BUSY, COST, ENERGY,
+    ATTAINMENT, GOODPUT, OUTPUT, HITS, *AGENTS[1:3], *AGENTS[5:7], *AGENTS[8:], BUSY, COST, ENERGY,
 )  # fmt: skip
 """The columns of a comparison, in reading order."""
 
@@ -196,6 +213,7 @@ DECIDING = {
         *E2E,
         *PROGRAM,
         *PROGRAMS[1:],
+        *(figure for figure in AGENTS if figure.better),
         *QUEUE,
         RATE,
         OUTPUT,

@@ -43,6 +43,7 @@ class About:
     engine: name and version of the engine model.  cost: provenance of the cost data (`Estimator.describe()`).
     workload: where the load comes from (`Workload.source`).  version: Poise's.
     pools: the name of each replica's pool, where there are several.
+    trace: what was found in the trace, in one line; empty for nothing.
     """
 
     title: str
@@ -55,6 +56,7 @@ class About:
     workload: Mapping[str, object] = field(default_factory=dict)
     version: str = ""
     pools: Sequence[str] = ()
+    trace: str = ""
 
 
 def html_report(path: str | Path, cases: Sequence[Case], about: About, findings: Findings | None = None) -> None:
@@ -98,6 +100,8 @@ def _header(about: About, partial: str) -> str:
     }
     if about.workload:
         facts["Workload"] = _in_short(about.workload)
+    if about.trace:
+        facts["Trace"] = about.trace
     if about.version:
         facts["Poise"] = about.version
     first = f'<p class="belief">{escape(belief_line(about.belief))}</p>'

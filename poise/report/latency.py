@@ -55,6 +55,11 @@ def column(values: array[int]) -> NDArray[np.signedinteger[Any]]:
     return np.asarray(values)
 
 
+def since(run: Run, warmup_s: float = 0.0) -> int:
+    """The instant (picoseconds) from which a run counts: `warmup_s` after what filled its caches beforehand."""
+    return run.counted_from + ps(warmup_s)
+
+
 def counted(run: Run, warmup_s: float = 0.0) -> Mask:
     """Which rows count: those that arrived, and not before `warmup_s` seconds; shape [rows].
 
@@ -64,7 +69,7 @@ def counted(run: Run, warmup_s: float = 0.0) -> Mask:
     if not (math.isfinite(warmup_s) and warmup_s >= 0):
         raise UserError(f"warmup_s = {warmup_s}: must be a number of seconds, 0 or more; give 0 to count every request")
     arrived = column(run.records.arrived_at)
-    return np.asarray(arrived >= ps(warmup_s), dtype=np.bool_)  # NOT_YET is below any instant
+    return np.asarray(arrived >= since(run, warmup_s), dtype=np.bool_)  # NOT_YET is below any instant
 
 
 def finished(run: Run, warmup_s: float = 0.0) -> Mask:

@@ -12,7 +12,8 @@ from poise.core.records.records import STATUS, Run
 from poise.core.spec import Cluster, Slo
 from poise.core.units import ps, seconds
 from poise.report.blame import Means, means
-from poise.report.latency import Mask, Summary, column, counted, finished, latencies, summary
+from poise.report.conversations import Agents, agents
+from poise.report.latency import Mask, Summary, column, counted, finished, latencies, since, summary
 from poise.report.programs import Programs, Spans, in_time, spans
 from poise.report.rates import Window, Work, best, offered, works
 from poise.report.scaling import Scalings, replica_hours, scalings
@@ -46,6 +47,7 @@ class Metrics:
     replica_hours: hours in which replicas occupied their devices, start-up included.
     scaling: the autoscaler's activity (`report.scaling`), where there is one.
     program_s, programs: time from first arrival to last end of finished programs, and their number, where there are any
+    agents: figures of agents' conversations (`report.conversations`), where requests belong to such.
     notes: by figure name, why it is None or must be read with care.
     """
 
@@ -88,12 +90,13 @@ class Metrics:
     scaling: Scalings | None = None
     program_s: Summary | None = None
     programs: Programs | None = None
+    agents: Agents | None = None
     notes: dict[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain dictionaries, lists and numbers, ready for JSON; optional fields only where the run has them."""
         data = asdict(self)
-        for name in ("blame", "scaling", "program_s", "programs"):
+        for name in ("blame", "scaling", "program_s", "programs", "agents"):
             if data[name] is None:
                 del data[name]
         return data
@@ -189,7 +192,7 @@ def measure(run: Run, cluster: Cluster, slo: Slo, *, warmup_s: float = 0.0) -> M
     rows = counted(run, warmup_s)
     ends = np.bincount(column(run.records.status)[rows], minlength=len(STATUS))
     tallies = {name: int(count) for name, count in zip(STATUS, ends, strict=True)}
-    duration_s = max(seconds(run.ended_at - ps(warmup_s)), 0.0)
+    duration_s = max(seconds(run.ended_at - since(run, warmup_s)), 0.0)
     meeting = met(run, slo, warmup_s)
     good, found = int(meeting.sum()), spans(run, warmup_s)
     attainment = good / int(rows.sum()) if rows.any() else None
@@ -227,11 +230,12 @@ def measure(run: Run, cluster: Cluster, slo: Slo, *, warmup_s: float = 0.0) -> M
         energy_j_per_mtok=_energy(run, cluster, tokens, tokens.tokens),
         energy_j_per_mtok_output=_energy(run, cluster, output, output.output_tokens),
         busy_time=_busy_time(run, tokens.window),
-        replica_hours=replica_hours(run, ps(warmup_s)),
+        replica_hours=replica_hours(run, since(run, warmup_s)),
         blame=means(run, warmup_s),
         scaling=scalings(run, cluster, warmup_s),
         program_s=None if found is None else summary(found.took[found.finished]),
         programs=None if found is None else _programs(found, meeting),
+        agents=agents(run, cluster, warmup_s),
         notes=_notes(run, cluster, slo, tallies, duration_s),
     )
 

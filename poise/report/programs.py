@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from poise.core.records.records import FINISHED, Run
 from poise.core.units import ps
-from poise.report.latency import Mask, Picoseconds, Rows, column
+from poise.report.latency import Mask, Picoseconds, Rows, column, since
 
 _LAST = np.iinfo(np.int64).max
 
@@ -66,7 +66,7 @@ def spans(run: Run, warmup_s: float = 0.0) -> Spans | None:
     first = np.full(count, -1)
     first[of[mine][::-1]] = mine[::-1]  # of several writes to one place the last one stays
     open_ = np.bincount(of[mine], column(records.status)[mine] != FINISHED, count)
-    begun = (begin >= ps(warmup_s)) & (begin < _LAST)
+    begun = (begin >= since(run, warmup_s)) & (begin < _LAST)
     return Spans(of, begun, begun & (open_ == 0), end - begin, first)
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poise.core.records.records import FINISHED, Run
-from poise.core.units import ps, seconds
-from poise.report.latency import column, counted
+from poise.core.units import seconds
+from poise.report.latency import column, counted, since
 
 Floats = NDArray[np.float64]
 
@@ -95,7 +95,7 @@ def _whole(run: Run, warmup_s: float) -> Window:
     """From the first arrival, or the end of warm-up, to the end of the run."""
     arrived = column(run.records.arrived_at)
     first = int(arrived[arrived >= 0].min(initial=run.ended_at))
-    return Window(first, max(first, ps(warmup_s)), run.ended_at)
+    return Window(first, max(first, since(run, warmup_s)), run.ended_at)
 
 
 def _done(run: Run, window: Window) -> Work:

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from poise.core.records.records import Run, Scaled
 from poise.core.spec import Cluster
-from poise.core.units import SECOND, ps, seconds
+from poise.core.units import SECOND, seconds
 from poise.report.chart import Line, Scale, chart, swatch
 from poise.report.figures import Case, Curve, Curves, by_load
 from poise.report.latency import column, counted
+from poise.report.latency import since as counts_from
 from poise.report.pieces import fold_all, grid, section
 from poise.report.spending import uptime
 
@@ -55,7 +56,7 @@ def scalings(run: Run, cluster: Cluster, warmup_s: float = 0.0) -> Scalings | No
     """The scaler's activity; None in a run without one."""
     if not run.scaled:
         return None
-    since = ps(warmup_s)
+    since = counts_from(run, warmup_s)
     waits = _cold_waits(run, cluster, warmup_s)
     wanted = [(now.at, now.wanted - before.wanted) for before, now in _pairs(run) if now.at >= since]
     return Scalings(

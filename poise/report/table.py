@@ -8,6 +8,7 @@ from typing import Any, TextIO
 
 from poise.core.spec import Belief
 from poise.report.figures import (
+    AGENTS,
     ATTAINMENT,
     COST,
     E2E,
@@ -39,6 +40,9 @@ _AT_ONE_LOAD = (
     PROGRAM[0],
     PROGRAM[4],
     HITS,
+    *AGENTS[2:3],
+    AGENTS[6],
+    *AGENTS[8:],
     COST,
     ENERGY,
 )

@@ -13,6 +13,7 @@ from poise.scenario.place import Path, Places
 from poise.scenario.policy_spec import choices
 from poise.scenario.schema import EngineSection, FaultRateSection, FaultSection, PoolSection, Scenario, SloSection
 from poise.scenario.schema_workload import (
+    LANES_ONLY,
     SOURCES,
     TRACE_ONLY,
     DiurnalSection,
@@ -51,9 +52,27 @@ def _workload(workload: WorkloadSection, places: Places) -> None:
     if source != "trace":
         _trace_only(workload, source, places)
         _generated(getattr(workload, source), ("workload", source), places)
+    _lanes(workload, places)
     for name in ("recorded_sessions", "workflows"):
         if getattr(workload, name) is not None:
             _programs(workload, name, source, places)
+
+
+def _lanes(workload: WorkloadSection, places: Places) -> None:
+    """Lanes set the load by themselves, and what they have, only they have."""
+    if workload.lanes is None:
+        for name in (name for name in (*LANES_ONLY, "max_context") if name in workload.model_fields_set):
+            if getattr(workload, name) != type(workload).model_fields[name].default:
+                text = "belongs to conversations in lanes, and there are none; give lanes, as in 16, or remove it"
+                raise places.error(("workload", name), text)
+        return
+    for name in ("scale", "squeeze", "open_loop", "sessions", "shared_prefixes"):
+        if getattr(workload, name) != type(workload).model_fields[name].default:
+            raise places.error(("workload", name), "conflicts with lanes, which set the load; change their number")
+    low, high = (*workload.start, 0.0, 0.0)[:2]
+    if len(workload.start) != 2 or not 0 <= low <= high <= 1:
+        text = f"{workload.start} must be two shares from 0 to 1, the smaller one first; give [0.25, 0.75]"
+        raise places.error(("workload", "start"), text)
 
 
 def _trace_only(workload: WorkloadSection, source: str, places: Places) -> None:
@@ -317,6 +336,9 @@ def _preemption(scenario: Scenario, places: Places) -> None:
 
 def _run(scenario: Scenario, places: Places) -> None:
     run = scenario.run
+    if scenario.workload.lanes is not None and run.until_s is not None:
+        text = "conflicts with workload.lanes, whose end is workload.duration_s; remove it"
+        raise places.error(("run", "until_s"), text)
     if run.until_s is None and not run.drain:
         raise places.error(("run", "drain"), "false needs an end to stop at; give run.until_s")
     if run.until_s is not None and run.warmup_s >= run.until_s:

@@ -100,12 +100,15 @@ def _show(problem: Problem, outcome: Outcome) -> None:
     from poise.report.blame import show_blame
     from poise.report.table import show_run
     from poise.scenario.write import describe, offered
+    from poise.workload.oddities import trace_line
 
     title = describe(problem) + (" (interrupted: partial)" if outcome.interrupted else "")
     if (result := outcome.result()) is not None:
         show_run(result, title=f"{title}, {outcome.policies}", belief=problem.belief)
         show_blame([(outcome.policies, result)])
     print(f"Load: {', '.join(offered(outcome.provenance['workload']))}.")
+    if line := trace_line(outcome.provenance["workload"]):
+        print(line)
 
 
 def _write(options: SimulateOptions, problem: Problem, outcome: Outcome) -> None:

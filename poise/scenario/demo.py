@@ -95,6 +95,7 @@ class Demo:
         from poise.scenario.compare.findings import findings
         from poise.scenario.run import period
         from poise.scenario.simulate import simulate
+        from poise.workload.oddities import trace_line
 
         report, perfetto = folder / "report.html", folder / "timeline.json.gz"
         load, router = SHOWN
@@ -108,6 +109,7 @@ class Demo:
             slo=SLO,
             workload=comparison.offered[load],
             version=f"{version()} ({CORE} core)",
+            trace=trace_line(comparison.offered[load]).removeprefix("Trace: "),
         )
         html_report(report, comparison.cases(), about, findings(comparison, self.one))
         policies = comparison.study.policies[router]
@@ -166,9 +168,15 @@ def _head(trace: Path, skip_bad: bool, columns: Mapping[str, str] | None) -> Wor
     from poise.workload import read
 
     try:
-        return read(trace, skip_bad=skip_bad, limit=REQUESTS, columns=columns)
+        head = read(trace, skip_bad=skip_bad, limit=REQUESTS, columns=columns)
     except TraceError as error:
         raise TraceError(str(error).replace("pass skip_bad=True", "give --skip-bad")) from None
+    if head.agent is not None:
+        raise TraceError(
+            f"{trace}: holds conversations of agents, whose load is a number of lanes and not a rate; write it into a "
+            f"scenario, as in workload: {{trace: {trace}, lanes: 8}}, and run `poise compare`"
+        )
+    return head
 
 
 def _rows(head: Workload, rate: float) -> int:

@@ -25,6 +25,8 @@ def drawn(cluster: Cluster, workload: Workload, seed: int, until_s: float | None
             raise ScenarioError(f"cluster.faults: {problem}")
     if not cluster.fault_rates:
         return cluster
+    if workload.lanes is not None:
+        until_s = seconds(workload.lanes.duration + workload.lanes.grace)
     if until_s is None:
         if workload.concurrency or workload.after_offsets is not None:
             raise ScenarioError(

@@ -19,7 +19,7 @@ from poise.scenario.load import Loaded
 from poise.scenario.policy import resolved_choice
 from poise.scenario.policy_spec import choices, chosen_in
 from poise.scenario.schema import BareCost, EngineCostSection, FittedSection, MeasuredSection, PoolSection, TermsSection
-from poise.scenario.schema_workload import SOURCES, TRACE_ONLY, Generated
+from poise.scenario.schema_workload import LANES_ONLY, SOURCES, TRACE_ONLY, Generated
 from poise.workload import Workload
 from poise.workload.generate import OUTPUT_TOKENS, PROMPT_TOKENS
 
@@ -98,7 +98,10 @@ def resolved_workload(loaded: Loaded) -> dict[str, Any]:
     """The section without the sources and options that are not used; paths are absolute."""
     section = loaded.scenario.workload
     source = source_of(section)
-    data = {name: value for name, value in section.model_dump().items() if value is not None}
+    without = () if section.lanes is not None else LANES_ONLY
+    data = {name: value for name, value in section.model_dump().items() if value is not None and name not in without}
+    if not section.open_loop:
+        del data["open_loop"]
     _absolute(loaded, data, "recorded_sessions", "trace")
     if source == "trace":
         _absolute(loaded, data, "trace")

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from poise.core.errors import ScenarioError
 from poise.scenario.section import Section, Whole
+from poise.workload.lanes import DURATION_S, GRACE_S, IDLE_S, START, TREE_IDLE_S
 from poise.workload.lengths import length
 
 SOURCES = (
@@ -24,8 +25,14 @@ SOURCES = (
 )
 """The keys of which `workload` has exactly one."""
 
-TRACE_ONLY = ("format", "columns", "limit", "skip_bad", "block_tokens", "scale", "squeeze", "ignore_model")
+TRACE_ONLY = (
+    *("format", "columns", "limit", "skip_bad", "block_tokens", "scale", "squeeze", "ignore_model"),
+    *("lanes", "max_context", "open_loop"),
+)
 """The keys that only a trace takes; `skip_bad` and `ignore_model` also concern what other sources read."""
+
+LANES_ONLY = ("duration_s", "grace_s", "start", "primers", "idle_cap_s", "tree_idle_cap_s", "gap_cap_s")
+"""The keys that only a trace of conversations in lanes takes."""
 
 
 def check_spec(value: Any) -> Any:
@@ -205,7 +212,7 @@ class SessionsSection(Section):
 
 Formats = Literal[
     "auto", "generic", "azure", "burstgpt", "mooncake", "agent_prefixes", "agent_sessions", "agent_steps", "litellm",
-    "langfuse", "openai",
+    "langfuse", "openai", "vllm", "weka",
 ]  # fmt: skip
 
 
@@ -302,6 +309,38 @@ class WorkloadSection(Section):
         default=False, description="whether scaling squeezes the stamps instead of changing the crowd"
     )
     ignore_model: bool = Field(default=False, description="whether the trace's model column is ignored")
+
+    lanes: Whole | None = Field(
+        default=None, ge=1, description="conversations under way at any time, of a trace with sessions, as in 16"
+    )
+    duration_s: float = Field(
+        default=DURATION_S, gt=0, description="of lanes: the seconds in which requests arrive, as in 3600"
+    )
+    grace_s: float = Field(default=GRACE_S, ge=0, description="of lanes: the seconds that answers then still have")
+    start: list[float] = Field(
+        default=list(START),
+        description="of lanes: the shares of its time between which the first conversation of each lane begins",
+    )
+    primers: bool = Field(
+        default=True, description="of lanes: whether prompts of one output token fill the caches before, uncounted"
+    )
+    idle_cap_s: float = Field(
+        default=IDLE_S, gt=0, description="of lanes: the seconds for which nothing is under way at most"
+    )
+    tree_idle_cap_s: float = Field(
+        default=TREE_IDLE_S, gt=0, description="of lanes: the seconds for which nothing of a conversation is, at most"
+    )
+    gap_cap_s: float | None = Field(
+        default=None, gt=0, description="of lanes: a cap on each recorded gap between answer and request, null for none"
+    )
+    max_context: Whole | None = Field(
+        default=None,
+        ge=1,
+        description="of lanes: tokens above which a conversation is left out, null for what the replicas hold",
+    )
+    open_loop: bool = Field(
+        default=False, description="whether requests of sessions arrive by their recorded stamps, whoever has ended"
+    )
 
     shared_prefixes: SharedPrefixesSection | None = Field(
         default=None, description="a mapping, as in {groups: 50, prefix_tokens: 1000}"

@@ -14,7 +14,7 @@ from poise.core.estimate import Chunk, Estimator, StepShape
 from poise.core.records.records import Run
 from poise.core.spec import Belief, Cluster, Pool, ReplicaSpec
 from poise.core.units import seconds
-from poise.cost import Roofline, kv_blocks
+from poise.cost import Roofline, held_tokens, kv_blocks
 from poise.cost.term import held
 from poise.policies import Policies
 from poise.scenario.combination import check_batcher, check_heads, check_prefixes, check_work
@@ -106,7 +106,7 @@ def build_world(
     for pool, estimator in zip(cluster.pools, estimators, strict=True):
         blocks = kv_blocks(pool)
         check_work(pool, estimator, blocks, policies.batcher)
-        limits += [_limit(pool)] * pool.slots
+        limits += [held_tokens(pool)] * pool.slots
         replicas += [_replica(pool, estimator, blocks, policies, one_step) for _ in range(pool.slots)]
     specs = replica_specs(cluster, estimators, workload.models) if known is None else known
     pools = pool_specs(cluster) if policies.scaler is not None else []
@@ -149,7 +149,7 @@ def replica_specs(cluster: Cluster, estimators: Sequence[Estimator], models: tup
     absent, returning = set(cluster.absent), cluster.returning
     specs: list[ReplicaSpec] = []
     for at, (pool, estimator) in enumerate(zip(cluster.pools, estimators, strict=True)):
-        blocks, limit = kv_blocks(pool), _limit(pool)
+        blocks, limit = kv_blocks(pool), held_tokens(pool)
         known = ReplicaSpec(
             _serves(pool, models), pool.role, limit, blocks * pool.engine.block_tokens,
             blocks=blocks,
@@ -168,11 +168,6 @@ def replica_specs(cluster: Cluster, estimators: Sequence[Estimator], models: tup
             for number in range(first, first + pool.slots)
         ]
     return specs
-
-
-def _limit(pool: Pool) -> int:
-    """The longest request that a replica can hold, in tokens."""
-    return min(pool.model.max_context, kv_blocks(pool) * pool.engine.block_tokens)
 
 
 def _replica(pool: Pool, estimator: Estimator, blocks: int, policies: Policies, one_step: bool) -> Replica:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import ScenarioError, UserError
 from poise.core.units import ps
+from poise.cost import held_tokens
 from poise.scenario.checks import source_of
 from poise.scenario.load import Loaded
 from poise.scenario.place import Path
+from poise.scenario.schema_workload import LANES_ONLY
 from poise.workload import (
     Profile,
     Task,
@@ -17,10 +19,12 @@ from poise.workload import (
     Workflow,
     all_at_once,
     burstgpt,
+    by_stamps,
     closed,
     constant,
     diurnal,
     gamma,
+    in_lanes,
     on_off,
     poisson,
     recorded_sessions,
@@ -62,7 +66,8 @@ class Traffic:
     @property
     def from_trace(self) -> bool:
         """Whether the arrivals are those of a trace, so that seeds are no independent traffic."""
-        return source_of(self.loaded.scenario.workload) == "trace"
+        section = self.loaded.scenario.workload
+        return source_of(section) == "trace" and section.lanes is None
 
     @property
     def recorded(self) -> bool:
@@ -79,7 +84,10 @@ class Traffic:
         """The workload under `seed` at `load` times its rate; ScenarioError points into the file."""
         section = self.loaded.scenario.workload
         source = source_of(section)
-        workload = self._scaled(seed, load) if source == "trace" else self._generated(source, seed, load)
+        if section.lanes is not None:
+            workload = self._in_lanes(section, seed, load)
+        else:
+            workload = self._scaled(seed, load) if source == "trace" else self._generated(source, seed, load)
         if section.recorded_sessions is not None:
             workload = self._replayed(workload, section.recorded_sessions, seed)
         elif source != "trace":
@@ -150,6 +158,8 @@ class Traffic:
         section = self.loaded.scenario.workload
         if self._trace is None:
             self._trace = self._recording(("trace",), section)
+            if section.open_loop:
+                self._trace = by_stamps(self._trace)
         if section.scale == load == 1:
             return self._trace
         wanted = self._trace.at_rate if isinstance(section.scale, dict) else self._trace.scaled
@@ -157,6 +167,20 @@ class Traffic:
         number = number if load == 1 else number * load
         scaled: Workload = self._try(("scale",), wanted, number, section.squeeze, seed)
         return scaled
+
+    def _in_lanes(self, section: WorkloadSection, seed: int, load: float) -> Workload:
+        """The trace's conversations in lanes, of which there are `load` times as many."""
+        if self._trace is None:
+            self._trace = self._recording(("trace",), section)
+        lanes = (section.lanes or 0) * load
+        if lanes != round(lanes) or lanes < 1:
+            text = f"{section.lanes} times load {load:g} is {lanes:g}, which must be a whole number; give other loads"
+            raise self.loaded.places.error(("workload", "lanes"), text)
+        given = {name: getattr(section, name) for name in LANES_ONLY}
+        longest = max(held_tokens(pool) for pool in self.cluster.pools)
+        given["max_context"] = section.max_context or longest
+        made: Workload = self._try(("lanes",), in_lanes, self._trace, round(lanes), **given, seed=seed)
+        return made
 
     def _replayed(self, starts: Workload, section: RecordedSessionsSection, seed: int) -> Workload:
         """Sessions of a recording that begin with the requests of `starts`."""
@@ -228,9 +252,12 @@ def _canonical(name: str) -> str:
 
 
 def _digest(file: Any) -> str:
-    """SHA-256 of a file, for provenance."""
+    """SHA-256 of a file, for provenance; of a folder that of its files' digests, by name."""
     import hashlib
 
+    if file.is_dir():
+        members = sorted(each for each in file.iterdir() if each.is_file())
+        return hashlib.sha256("".join(map(_digest, members)).encode()).hexdigest()
     with file.open("rb") as data:
         return hashlib.file_digest(data, "sha256").hexdigest()
 

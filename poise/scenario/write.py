@@ -13,6 +13,7 @@ from poise.core.spec import Cluster
 from poise.report.files import replacing, to_json
 from poise.scenario.build import Problem
 from poise.scenario.outcome import Outcome
+from poise.workload.oddities import trace_line
 
 
 def check_writable(path: Path, option: str, *, folder: bool = False) -> None:
@@ -90,6 +91,8 @@ def offered(data: dict[str, Any]) -> list[str]:
     """A workload in words: requests, rate, what was left out or changed, what a cache that never evicts would find."""
     from poise.report.wording import significant, write
 
+    if "lanes" in data:
+        return [_laned(data), *_reachable(data)]
     rate = rate_of(data)
     parts = [f"{data['requests']:,} requests"]
     parts += [f"at {significant(rate)} req/s"] if rate is not None else []
@@ -102,9 +105,25 @@ def offered(data: dict[str, Any]) -> list[str]:
         done = {"drop": "left out", "pool": "given the lengths of others"}[data["unmeasured"]]
         share = write(data["unmeasured_share"], "share")
         parts.append(f"{data['unmeasured_clients']} clients without lengths ({share} of the requests) {done}")
-    if "reachable_hit_rate" in data:
-        parts.append(f"reachable prefix hits {write(data['reachable_hit_rate'], 'share')}")
-    return parts
+    return [*parts, *_reachable(data)]
+
+
+def _reachable(data: dict[str, Any]) -> list[str]:
+    """What a cache that never evicts would find."""
+    from poise.report.wording import write
+
+    rate = data.get("reachable_hit_rate")
+    return [] if rate is None else [f"reachable prefix hits {write(rate, 'share')}"]
+
+
+def _laned(data: dict[str, Any]) -> str:
+    """Conversations in lanes in words."""
+    made = data["in_lanes"]
+    lanes = f"{made['lanes']:,} lane{'s' if made['lanes'] > 1 else ''}"
+    parts = f"{lanes} for {made['duration_s']:g} s of {made['of']:,} conversations"
+    if made.get("left_out"):
+        parts += f" ({made['left_out']:,} of more than {made['max_context']:,} tokens left out)"
+    return parts if made["all"] else f"{parts}, no more than {made['plays']:,} of which fit into memory"
 
 
 def about(problem: Problem, provenance: dict[str, Any]) -> Any:
@@ -125,6 +144,7 @@ def about(problem: Problem, provenance: dict[str, Any]) -> Any:
         workload=provenance["workload"],
         version=f"{provenance['poise']} ({provenance['core']} core)",
         pools=pool_names(problem.cluster),
+        trace=trace_line(provenance["workload"]).removeprefix("Trace: "),
     )
 
 

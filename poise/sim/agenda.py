@@ -6,8 +6,8 @@ repeats itself whatever the order in which they were entered.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from heapq import heappush
+from collections.abc import Callable, Container
+from heapq import heapify, heappush
 from typing import Final
 
 from poise.core.units import NEVER
@@ -51,6 +51,19 @@ class Agenda:
         self._count += 1
         self._laters[self._count] = call
         self.push(at, kind, self._count)
+
+    def hasten(self, kind: int, numbers: Container[int], by: int) -> None:
+        """Let the entries of a kind whose number is among `numbers` be `by` earlier."""
+        heap = self.heap
+        for place, (at, what, number) in enumerate(heap):
+            if what == kind and number in numbers:
+                heap[place] = (at - by, what, number)
+        heapify(heap)
+
+    def drop(self, kind: int, numbers: Container[int]) -> None:
+        """Remove the entries of a kind whose number is among `numbers`."""
+        self.heap[:] = [entry for entry in self.heap if entry[1] != kind or entry[2] not in numbers]
+        heapify(self.heap)
 
     def do_later(self, number: int) -> None:
         """Run the call of an entry."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from poise.core.fast_tuple import made
+from poise.core.records.records import Conversations
 from poise.core.request import UNTOLD, RequestView, Sequence
 from poise.workload.paths import programs
 from poise.workload.reuse import shared_tokens
@@ -40,7 +41,26 @@ def turns(session: Any) -> Any:
 def programs_of(workload: Workload) -> array[int] | None:
     """The program of each row, -1 for none; None where no row belongs to one."""
     found = programs(workload)
+    if found is not None and workload.lanes is not None:
+        lanes = workload.lanes
+        found = np.where(lanes.primer | ~lanes.whole[lanes.play], -1, found)  # what began before has no time of its own
     return None if found is None else array("i", found.astype(np.int32).tobytes())
+
+
+def conversations_of(workload: Workload) -> Conversations | None:
+    """The conversations of agents that requests belong to; None where the workload has none."""
+    agent, lanes = workload.agent, workload.lanes
+    if agent is None and lanes is None:
+        return None
+    of = workload.session if lanes is None else np.where(lanes.primer, -1, lanes.play)
+    play: Any = np.full(len(workload), -1, np.int32) if of is None else of.astype(np.int32)
+    own: Any = np.where(play < 0, -1, 0 if agent is None else agent).astype(np.int32)
+    whole: Any = np.ones(int(play.max(initial=-1)) + 1, dtype=bool) if lanes is None else lanes.whole
+    shared = None if workload.prefixes is None else array("q", shared_tokens(workload.prefixes).tobytes())
+    return Conversations(
+        array("i", own.tobytes()), array("i", play.tobytes()), array("b", whole.astype(np.int8).tobytes()),
+        0 if lanes is None else lanes.count, shared,
+    )  # fmt: skip
 
 
 def reusable(workload: Workload) -> Any:

@@ -13,6 +13,7 @@ from poise.core.request import RequestView
 from poise.core.units import SECOND
 from poise.sim.agenda import ARRIVE, END, TIMEOUT, Agenda, Entry
 from poise.sim.arrivals import Arrivals
+from poise.sim.lanes import Conversing
 
 if TYPE_CHECKING:
     from poise.workload.table import Workload
@@ -28,6 +29,8 @@ class Clients:
     accounts: latency attribution, where it is recorded.
     open: whether every request arrives at its own time, and waits for no other.  all_in: called with the last one.
     arrived, ended: the numbers so far; last_at: when the last one ended.
+    opened: called with the instant from which the requests of lanes count.
+    lanes: conversations of which a number is under way at any time, where the load is that.
     attempts: how often a request was rejected and will be sent again.
     """
 
@@ -41,6 +44,7 @@ class Clients:
         progress: Callable[[int], int],
         all_in: Callable[[], None],
         accounts: Attributions | None = None,
+        opened: Callable[[int], None] | None = None,
     ) -> None:
         self.arrivals = Arrivals(workload)
         self._order, self._stamps = self.arrivals.order, self.arrivals.arrival
@@ -59,14 +63,19 @@ class Clients:
         self._progress = progress
         self._patience = workload.retry
         self._slots = workload.concurrency
-        self.open = not self._slots and not self.arrivals.followers
+        self.lanes: Conversing | None = None
+        if workload.lanes is not None:
+            self.lanes = Conversing(workload.lanes, self.arrivals, agenda, self._cancel, opened)
+        self.open = not self._slots and not self.arrivals.followers and self.lanes is None
         self._all_in = all_in
 
     def begin(self) -> None:
         """Send the first requests."""
         for _ in range(self._slots):
             self._enter()
-        if not self._slots:
+        if self.lanes is not None:
+            self.lanes.begin()
+        elif not self._slots:
             self.find_next()
 
     def find_next(self) -> None:
@@ -100,6 +109,8 @@ class Clients:
         self.arrived += 1
         records.arrived_at[row] = now
         records.prompt_tokens[row] = request.prompt_tokens
+        if self.lanes is not None:
+            self.lanes.arrived(row)
         if arrivals.timeout and arrivals.timeout[row]:
             self._agenda.push(now + arrivals.timeout[row], TIMEOUT, row)
         if self._accounts is not None:
@@ -128,6 +139,16 @@ class Clients:
             self.end(row, TIMED_OUT)
             self._turn(Cancelled(self._agenda.now, row, "timed out", made))
 
+    def _cancel(self, row: int) -> None:
+        """A client takes back what is under way."""
+        self._news()
+        if self.records.status[row] != UNFINISHED:
+            return
+        made = self._progress(row)
+        self.records.output_tokens[row] = made
+        self.end(row, CANCELLED)
+        self._turn(Cancelled(self._agenda.now, row, "cancelled", made))
+
     def end(self, row: int, status: int) -> None:
         """A request has ended: start its followers, or the next of a closed load."""
         records = self.records
@@ -138,8 +159,10 @@ class Clients:
             self._accounts.end(row)
         if self._slots:
             self._enter()
-        if self.arrivals.followers:
+        if self.arrivals.followers and (self.lanes is None or not self.lanes.over):
             self._follow(row, status)
+        if self.lanes is not None:
+            self.lanes.ended(row)
 
     def _enter(self) -> None:
         """Closed load: send the next row."""
@@ -159,8 +182,12 @@ class Clients:
                 self.arrived += 1
                 records.arrived_at[follower] = now
                 records.prompt_tokens[follower] = arrivals.prompt[follower]
+                if self.lanes is not None:
+                    self.lanes.arrived(follower)
                 self.end(follower, CANCELLED)
                 continue
             at = arrivals.met(row, follower, now)
             if 0 <= at <= self._until:
+                if self.lanes is not None:
+                    self.lanes.expect(follower, at)
                 self._agenda.push(at, ARRIVE, follower)

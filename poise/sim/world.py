@@ -40,7 +40,7 @@ from poise.sim.agenda import (
     Agenda,
     Entry,
 )
-from poise.sim.arrivals import programs_of, reusable
+from poise.sim.arrivals import conversations_of, programs_of, reusable
 from poise.sim.clients import Clients
 from poise.sim.gateways import Gateways
 from poise.sim.hedging import Hedging
@@ -115,8 +115,9 @@ class World:
             if diary is not None:
                 diary.watch(controls, self.replicas)
         self.clients = Clients(
-            workload, self.agenda, self._until, self._turn, self._news, self._progress, self._all_in, self.accounts
-        )
+            workload, self.agenda, self._until, self._turn, self._news, self._progress, self._all_in, self.accounts,
+            self._count_from,
+        )  # fmt: skip
         self.records = self.clients.records
         self.gateways = Gateways(controls, self.clients.arrivals.session_of)
         network = Network.of(cluster)
@@ -126,8 +127,9 @@ class World:
             patience=0 if control.recovering is None else control.recovering.patience, accounts=self.accounts,
         )  # fmt: skip
         self.run = Run(
-            self.records, [replica.stats for replica in self.replicas], drained=drain, programs=programs_of(workload)
-        )
+            self.records, [replica.stats for replica in self.replicas], drained=drain, programs=programs_of(workload),
+            conversations=conversations_of(workload),
+        )  # fmt: skip
         self.lending = Lending(self.replicas, network, self.agenda, self.run, turn=self._turn, touch=self._touch)
         self.hedging = Hedging(self.replicas, self.run, self.accounts)
         self.lifecycle = Lifecycle(
@@ -259,6 +261,10 @@ class World:
         now = self.run.arrivals_end = self.agenda.now
         for replica in self.replicas:
             replica.stats.arriving = replica.busy(now)
+
+    def _count_from(self, at: int) -> None:
+        """The caches are filled: requests count from now."""
+        self.run.counted_from = at
 
     def _close(self) -> None:
         """End the open requests when the run stops."""

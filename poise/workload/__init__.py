@@ -6,6 +6,7 @@ lengths    fixed, uniform, lognormal, exponential, geometric, zipf, empirical, p
            or recorded pairs
 identity   shared_prefixes (shared.py), sessions (turns.py), recorded_sessions (replay.py), workflows (programs.py) of
            a Workflow (workflow.py): each takes a workload and returns a richer one
+closed     in_lanes, by_stamps (lanes.py): recorded conversations, a number at a time, or by their own stamps
 clients    servegen (clients.py): many clients, each with its own rate, burstiness and lengths
 recorded   read, read_lengths, read_profile, read_clients (readers/)
 """
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from poise.workload.burstgpt import burstgpt
 from poise.workload.clients import Clients, servegen
 from poise.workload.generate import Pairs, all_at_once, closed, constant, gamma, poisson
+from poise.workload.lanes import by_stamps, in_lanes
 from poise.workload.lengths import (
     Distribution,
     empirical,
@@ -54,6 +56,7 @@ __all__ = [
     "Workload",
     "all_at_once",
     "burstgpt",
+    "by_stamps",
     "closed",
     "constant",
     "diurnal",
@@ -62,6 +65,7 @@ __all__ = [
     "fixed",
     "gamma",
     "geometric",
+    "in_lanes",
     "length",
     "llumnix",
     "lognormal",

@@ -21,6 +21,7 @@ LEAST: dict[str, int] = {
     "session": -1,
     "tenant": -1,
     "stage": -1,
+    "agent": -1,
     "tool": -1,
     "priority": -(1 << 15),
     "deadline": 0,

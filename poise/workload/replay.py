@@ -45,7 +45,7 @@ def recorded_sessions(starts: Workload, recorded: Workload, *, think_s: Spec | N
         raise ScenarioError("the sessions last longer than 53 days; shorten think_s or draw fewer")
     many.session = owner.astype(np.int32)
     if many.prefixes is not None and recorded.prefixes is not None:
-        many.prefixes = _relabelled(many.prefixes, recorded.prefixes, session, owner)
+        many.prefixes = relabelled(many.prefixes, recorded.prefixes, session, owner)
     for name in ("priority", "deadline", "timeout"):
         own = getattr(starts, name)
         if own is not None and getattr(many, name) is None:
@@ -84,8 +84,12 @@ def _joins(recorded: Workload, rows: Rows, first: Rows) -> tuple[Rows, Rows]:
     return offsets, first[waiting] + place[recorded.after_ids[items]]
 
 
-def _relabelled(many: Prefixes, recorded: Prefixes, session: Rows, owner: Rows) -> Prefixes:
-    """Ids that one recorded session alone has become each repetition's own."""
+def relabelled(many: Prefixes, recorded: Prefixes, session: Rows, owner: Rows) -> Prefixes:
+    """Identity in which ids that one recorded session alone has become each repetition's own.
+
+    many: the recorded identity of the rows of all repetitions.  session: of each recorded row.  owner: the repetition
+    of each row of `many`.
+    """
     output = np.zeros(0, np.int64) if recorded.output is None else recorded.output
     named = np.flatnonzero(output >= 0)
     ids = np.concatenate([recorded.ids, output[named]])

@@ -17,7 +17,7 @@ def summary(workload: Workload, block_tokens: int = 16, warmup_s: float = 0.0) -
 
     requests; independent (requests whose stamp is their own, not that of a predecessor); span_s (first to last
     stamp); rate (gaps per second of span, None without span) and cv (of the gaps) of the independent requests;
-    prompt_tokens and output_tokens (mean, nearest-rank p50, p95, p99, max); sessions, concurrency, and
+    prompt_tokens and output_tokens (mean, nearest-rank p50, p95, p99, max); sessions, lanes, concurrency, and
     reachable_hit_rate (of requests from `warmup_s` on) with its block_tokens, each only where the workload has it.
     """
     if workload.endless is not None:
@@ -35,6 +35,8 @@ def summary(workload: Workload, block_tokens: int = 16, warmup_s: float = 0.0) -
     }
     if workload.session is not None:
         facts["sessions"] = len(np.unique(workload.session[workload.session >= 0]))
+    if workload.lanes is not None:
+        facts["lanes"] = workload.lanes.count
     if workload.concurrency:
         facts["concurrency"] = workload.concurrency
     if workload.prefixes is not None:

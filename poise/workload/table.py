@@ -45,6 +45,30 @@ class Prefixes:
         return 1 + (largest if self.output is None else max(largest, int(self.output.max(initial=-1))))
 
 
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """A closed load of conversations: `count` lanes, each with one conversation at a time, until an end.
+
+    play: the conversation that each row is part of, numbered in the order in which they begin; the first `count` ones
+    begin in a lane each, and one that is over is followed by the next. The instants of rows do not count: those that
+    wait for no other arrive `delay` after their conversation begins.
+    primer: rows that fill the caches before; all of them must have ended before the first conversation begins.
+    whole: for each conversation whether it begins with its first request.
+    duration, grace: picoseconds, after the primers, in which requests arrive, and then may still be answered.
+    idle, tree_idle: picoseconds for which nothing at all, or nothing of a conversation, is under way at most: then all
+    that waits arrives that much earlier.
+    """
+
+    count: int
+    play: NDArray[np.int32]
+    primer: NDArray[np.bool_]
+    whole: NDArray[np.bool_]
+    duration: int
+    grace: int
+    idle: int
+    tree_idle: int
+
+
 @dataclass(slots=True)
 class Workload:
     """Requests in columns, sorted by `arrival`; instants and durations are int64 picoseconds.
@@ -57,11 +81,13 @@ class Workload:
     max_tokens: the client's limit (0: none).  model: index into `models` (None: the cluster's only one).
     lora, session, tenant: indices, -1 for none.  priority: lower is served first (vLLM's rule).
     stage: which step of its session's program, an index into `stages`, -1 for none.
+    agent: which agent of its session: 0 the one that the user talks to, then its sub-agents; -1 for none.
     tool: which tool the answer calls, an index into `tools`, -1 for none: the session ends then.
     deadline, timeout: picoseconds after arrival, 0 for none; at its timeout a client leaves.
     retry: how often a client whose request was refused or lost sends it again.
     concurrency: closed load: at most that many requests in the system, the next one enters when one ends; 0 is open
     load.
+    lanes: closed load of conversations, of which a number is under way at any time; None is any other load.
     endless: draws the rows of a number of seconds, where the arrivals were given no end; there are no rows then.
     source: where the rows come from and what was done to them, for provenance.
     """
@@ -83,12 +109,14 @@ class Workload:
     priority: NDArray[np.int16] | None = None
     stage: NDArray[np.int16] | None = None
     stages: tuple[str, ...] = ()
+    agent: NDArray[np.int32] | None = None
     tool: NDArray[np.int16] | None = None
     tools: tuple[str, ...] = ()
     deadline: NDArray[np.int64] | None = None
     timeout: NDArray[np.int64] | None = None
     retry: int = 0
     concurrency: int = 0
+    lanes: Lanes | None = None
     endless: Callable[[float], Workload] | None = None
     source: dict[str, Any] = field(default_factory=dict)
 

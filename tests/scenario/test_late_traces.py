@@ -53,6 +53,7 @@ def said(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         text += Path(page).read_text() if Path(page).exists() else ""
     text = re.sub(r'"(wall_s|cpu_s)": [0-9.e-]+', "", text)
     text = re.sub(r'"shifted_s": [0-9.e+-]+,\s*|<dt>shifted_s</dt><dd>[^<]*</dd>', "", text)
+    text = re.sub(r"Trace: stamps count from the first request at .*\n|<dt>Trace</dt><dd>[^<]*</dd>", "", text)
     return re.sub(r"[0-9a-f]{64}", "", text)
 
 

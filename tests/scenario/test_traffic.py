@@ -15,7 +15,7 @@ from poise.scenario.load import load
 from poise.scenario.run import run
 from poise.scenario.schema_workload import Formats
 from poise.scenario.traffic import Traffic
-from poise.workload.readers import FORMATS
+from poise.workload.readers import FORMATS, WEKA
 
 SOURCES = [
     ("poisson: {rate: 5, requests: 9}", 9),
@@ -119,7 +119,7 @@ def test_what_a_generator_finds_wrong_is_placed(tmp_path: Path) -> None:
 
 
 def test_formats_of_the_schema_are_those_of_the_readers() -> None:
-    assert set(get_args(Formats)) == {"auto", *FORMATS}
+    assert set(get_args(Formats)) == {"auto", WEKA, *FORMATS}
 
 
 def test_a_rate_to_reach_is_reached_by_whole_copies_and_a_part(tmp_path: Path) -> None:

@@ -123,6 +123,23 @@ class Occurrence(NamedTuple):
 
 
 @dataclass(slots=True)
+class Conversations:
+    """What agents' conversations add to the columns of requests.
+
+    agent: of each request, 0 for the conversation itself, then its sub-agents; -1 for what belongs to none.
+    play: the conversation of each request, -1 for those that only fill caches.
+    whole: for each conversation whether it begins with its first request.  lanes: how many were under way, 0: all.
+    reusable: prompt tokens that a cache which never evicts would hold, of each request; None: unknown.
+    """
+
+    agent: array[int]
+    play: array[int]
+    whole: array[int]
+    lanes: int = 0
+    reusable: array[int] | None = None
+
+
+@dataclass(slots=True)
 class Run:
     """The outcome of one simulated run: requests, replicas and the instants at which it began and ended.
 
@@ -135,6 +152,8 @@ class Run:
     hedges: copies sent to a second replica.  hedges_won: those that gave the first token.  hedge_tokens: prompt tokens
     that the copies stopped for the other one had computed, whichever of the two they were.
     samples: optional timeline, one tuple `(instant, replica, waiting, running, used_blocks)` a sample.
+    counted_from: when what fills the caches beforehand was over; 0 where nothing does.
+    conversations: of agents, where requests belong to such.
     programs: the program (session, or rows joined to one another) of each request, -1 for none; None: there are none.
     blame: optional, where the time of each request went.
     scaled: the sizes of the pools, at the start and at each change, where a scaler decides.
@@ -147,6 +166,7 @@ class Run:
     replicas: list[ReplicaStats]
     ended_at: int = 0
     arrivals_end: int = NOT_YET
+    counted_from: int = 0
     offered: int = 0
     interrupted: bool = False
     refusals: dict[str, int] = field(default_factory=dict)
@@ -162,6 +182,7 @@ class Run:
     converted: list[Converted] = field(default_factory=list)
     faults: list[Occurrence] = field(default_factory=list)
     programs: array[int] | None = None
+    conversations: Conversations | None = None
     blame: Blame | None = None
     wall_s: float = 0.0
     cpu_s: float = 0.0

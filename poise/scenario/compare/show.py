@@ -17,6 +17,7 @@ from poise.scenario.compare.answer import answer
 from poise.scenario.compare.collapse import between
 from poise.scenario.identity import blind_line
 from poise.scenario.write import offered
+from poise.workload.oddities import trace_line
 
 if TYPE_CHECKING:
     from poise.scenario.compare.collapse import Collapse
@@ -46,6 +47,7 @@ def show_loads(comparison: Comparison, file: TextIO | None = None, *, title: str
     lines = [belief_line(study.setting.belief), title]
     lines += [f"SLO: {slo_line(study.setting.slo)}. {interval_line(comparison)}"]
     lines.append(blind_line(comparison.blind))
+    lines += dict.fromkeys(trace_line(comparison.offered[load]) for load in sorted(comparison.offered))
     out.writelines(f"{line}\n" for line in lines if line)
     if partial := partial_line(comparison):
         out.write(f"Interrupted: {partial}.\n")

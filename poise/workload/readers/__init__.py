@@ -1,10 +1,11 @@
 """Recorded traces: `read` finds out what a file is and returns it as a workload.
 
 One file a format: generic.py, azure.py, burstgpt.py, mooncake.py, agents.py, text2sql.py. A format declares which
-columns mean what; raw.py takes files apart, build.py checks and assembles. A bad row is one with a length that is not a
-whole number from 1 (so an output of 0 is bad in every format: such rows are failed requests), a stamp that is negative
-or no number, a missing field, or broken JSON. Files that are not traces have their own readers: clients.py (ServeGen),
-counts.py (profiles).
+columns mean what; raw.py takes files apart, build.py checks and assembles. Conversations with sub-agents are no
+columns and have a reader of their own: weka.py, agent_trees.py, hash_chains.py. A bad row is one with a length that is
+not a whole number from 1 (so an output of 0 is bad in every format but weka: such rows are failed requests), a stamp
+that is negative or no number, a missing field, or broken JSON. Files that are not traces have their own readers:
+clients.py (ServeGen), counts.py (profiles).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from poise.workload.readers.burstgpt import BURSTGPT
 from poise.workload.readers.clients import ARRIVALS, LENGTHS, read_clients
 from poise.workload.readers.counts import read_profile
 from poise.workload.readers.exports import LANGFUSE, LITELLM, OPENAI
-from poise.workload.readers.file import load
+from poise.workload.readers.file import load, opened, text_of
 from poise.workload.readers.format import NEEDED, Format, Source
 from poise.workload.readers.generic import GENERIC
 from poise.workload.readers.ledger import Ledger
@@ -34,6 +35,9 @@ from poise.workload.readers.mooncake import MOONCAKE
 from poise.workload.readers.named import lacking, named
 from poise.workload.readers.raw import Raw
 from poise.workload.readers.text2sql import AGENT_STEPS
+from poise.workload.readers.vllm_log import VLLM, is_log, read_log
+from poise.workload.readers.weka import NAME as WEKA
+from poise.workload.readers.weka import is_weka
 from poise.workload.table import Workload
 
 __all__ = ["FORMATS", "read", "read_clients", "read_lengths", "read_profile"]
@@ -50,6 +54,7 @@ FORMATS = {
         LITELLM,
         LANGFUSE,
         OPENAI,
+        VLLM,
         GENERIC,
     )
 }
@@ -74,13 +79,20 @@ def read(
 ) -> Workload:
     """Return the trace in `path`: CSV, JSON Lines, JSON or Parquet, text gzipped, in zstd or plain, by content.
 
-    format: `auto` or one of `FORMATS`.  skip_bad: pass over bad rows and count them in `source["skipped"]`, instead of
-    raising TraceError at the first.  block_tokens: prompt tokens that one of `hash_ids` covers (None: the format's own,
-    512 or 128).  limit: read only the first `limit` rows of the file.  columns: which columns hold which fields, where
-    their names do not show it, as in {"arrival_s": "created at", "prompt_tokens": "usage.prompt_tokens"}; the format
-    finds the others. Rows are sorted by arrival; `source` records how many moved.
+    A folder is one of conversations, as is a file of the format `weka`; `limit` counts conversations then.
+    format: `auto`, `weka` or one of `FORMATS`.  skip_bad: pass over bad rows and count them in `source["skipped"]`,
+    instead of raising TraceError at the first.  block_tokens: prompt tokens that one of `hash_ids` covers (None: the
+    format's own, 512 or 128).  limit: read only the first `limit` rows of the file.  columns: which columns hold which
+    fields, where their names do not show it, as in {"arrival_s": "created at", "prompt_tokens": "usage.prompt_tokens"};
+    the format finds the others. Rows are sorted by arrival; `source` records how many moved.
     """
-    chosen, raw, fields = _open(Path(path), format, limit, columns)
+    file = Path(path)
+    data = None if file.is_dir() else opened(file)
+    if format == WEKA or (format == "auto" and is_weka(file, data)):
+        if block_tokens is not None:
+            raise TraceError(f"{file}: block_tokens: each conversation has a block_size of its own; leave it out")
+        return _conversations(file, data, skip_bad, limit, columns)
+    chosen, raw, fields = _open(file, format, limit, columns, data)
     missing = [name for name in NEEDED if name not in fields and not (name == "arrival_s" and "after" in fields)]
     _demand(raw, chosen, missing)
     block_tokens = chosen.block_tokens if block_tokens is None else count("block_tokens", block_tokens)
@@ -93,6 +105,17 @@ def read(
     return workload
 
 
+def _conversations(
+    file: Path, data: bytes | None, skip_bad: bool, limit: int | None, columns: Mapping[str, str] | None
+) -> Workload:
+    from poise.workload.readers.agent_trees import read_conversations
+
+    if columns:
+        raise TraceError(f"{file}: columns: the format {WEKA} has no columns to name; leave it out")
+    limit = None if limit is None else count("limit", limit)
+    return read_conversations(file, data, skip_bad=skip_bad, limit=limit)
+
+
 def read_lengths(
     path: str | os.PathLike[str],
     *,
@@ -102,7 +125,12 @@ def read_lengths(
     columns: Mapping[str, str] | None = None,
 ) -> Pairs:
     """Return only the prompt and output lengths in `path`, for generated arrivals: `poisson(rate, lengths=…)`."""
-    chosen, raw, fields = _open(Path(path), format, limit, columns)
+    file = Path(path)
+    data = None if file.is_dir() else opened(file)
+    if format == WEKA or (format == "auto" and is_weka(file, data)):
+        made = _conversations(file, data, skip_bad, limit, columns)
+        return Pairs(made.prompt, made.output)
+    chosen, raw, fields = _open(file, format, limit, columns, data)
     _demand(raw, chosen, [name for name in NEEDED[1:] if name not in fields])
     ledger = Ledger(raw)
     prompt, output = lengths(ledger, fields)
@@ -111,11 +139,18 @@ def read_lengths(
 
 
 def _open(
-    path: Path, format: str, limit: int | None, columns: Mapping[str, str] | None
+    path: Path, format: str, limit: int | None, columns: Mapping[str, str] | None, data: bytes | None
 ) -> tuple[Format, Raw, dict[str, Source]]:
     if format != "auto" and format not in FORMATS:
-        raise TraceError(f"{path}: format is {format!r}; it must be auto, {', '.join(FORMATS)}")
-    raw = load(path, None if limit is None else count("limit", limit))
+        raise TraceError(f"{path}: format is {format!r}; it must be auto, {', '.join(FORMATS)}, {WEKA}")
+    limit = None if limit is None else count("limit", limit)
+    data = opened(path) if data is None else data
+    if format == VLLM.name and data.lstrip()[:1] in (b"{", b"["):
+        format = OPENAI.name  # vLLM's answers, which are OpenAI's
+    if format == VLLM.name or (format == "auto" and is_log(data)):
+        raw, format = read_log(path, text_of(path, data), limit), VLLM.name
+    else:
+        raw = load(path, limit, data)
     if raw.rows == 0:
         raise TraceError(f"{path}: the file has no rows; it needs at least one request")
     if format != "auto":

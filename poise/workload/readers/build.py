@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from poise.core.errors import TraceError
 from poise.core.units import NEVER, SECOND
 from poise.workload.lengths import LONGEST
+from poise.workload.oddities import silences
 from poise.workload.readers.blocks import read_prefixes
 from poise.workload.readers.columns import codes, missing, numbers, stamps
 from poise.workload.readers.format import Source
@@ -48,8 +49,20 @@ def build(raw: Raw, fields: Fields, *, skip_bad: bool, block_tokens: int) -> Wor
     rows: dict[str, Any] = {"moved": int((order != kept).sum()), "rows": len(order)}
     rows |= {"skipped": ledger.skipped, "first_skipped": ledger.reason()}
     built = take(workload, order)
-    built.source |= rows | facts | _from_the_first(built, facts)
+    built.source |= rows | facts | _repeated(ledger, fields) | _from_the_first(built, facts)
+    if joins is None:
+        built.source |= silences(built.arrival)
     return built.check()
+
+
+def _repeated(ledger: Ledger, fields: Fields) -> dict[str, Any]:
+    """How many rows have the request id of an earlier one; nothing is said where none has, or there are no ids."""
+    if "request_id" not in fields:
+        return {}
+    column = ledger.raw.columns[fields["request_id"].column]
+    named = [str(each) for each, none in zip(column, missing(column).tolist(), strict=True) if not none]
+    again = len(named) - len(set(named))
+    return {"repeated_ids": again} if again else {}
 
 
 def _from_the_first(workload: Workload, facts: dict[str, Any]) -> dict[str, Any]:
@@ -127,6 +140,11 @@ def _arrival(ledger: Ledger, fields: Fields, joins: Joins | None) -> tuple[NDArr
     begin = float(read[own].min()) if own.any() else 0.0
     if dated or begin:
         facts["shifted_s"] = "dates count from the first" if dated else -begin
+    if dated:
+        facts["first_date"] = dated
+    kept = read[own]
+    late = int((kept < np.maximum.accumulate(kept)).sum()) if len(kept) else 0
+    facts |= {"out_of_order": late} if late else {}
     if begin:
         later = np.where(waits, np.maximum(read - begin, 0.0), read - begin)
         read = _rounded(later, begin + float(later[own & (later < LATEST_S)].max()))

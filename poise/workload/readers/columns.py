@@ -56,11 +56,11 @@ def missing(column: Column) -> Mask:
     return np.array(empty.to_numpy(), dtype=bool)
 
 
-def stamps(column: Column, unit: float) -> tuple[Floats, bool]:
-    """Return seconds (NaN where unreadable), and whether they are dates, which count from the first of them."""
+def stamps(column: Column, unit: float) -> tuple[Floats, str]:
+    """Return seconds (NaN where unreadable), and for dates the first of them in words, from which they count."""
     plain = numbers(column)
     if not np.isnan(plain).all() or missing(column).all():
-        return plain * unit, False
+        return plain * unit, ""
     import polars as pl
 
     texts = [each if isinstance(each, str) else None for each in column] if isinstance(column, list) else None
@@ -72,10 +72,11 @@ def stamps(column: Column, unit: float) -> tuple[Floats, bool]:
         readings = [series.str.to_datetime(form, time_unit="ns", strict=False) for form in DATES]
         dates = min(readings, key=pl.Series.null_count)
     else:
-        return plain, False
+        return plain, ""
     whole = dates.to_physical()
+    first = str(dates.min() or "none").split(".")[0].split("+")[0]
     # Whole nanoseconds less the first stamp keep what a float of seconds since 1970 would lose.
-    return np.array((whole - cast(int, whole.min() or 0)).cast(pl.Float64).to_numpy()) * 1e-9, True
+    return np.array((whole - cast(int, whole.min() or 0)).cast(pl.Float64).to_numpy()) * 1e-9, first
 
 
 def codes(column: Column) -> tuple[NDArray[np.int64], list[str]]:

@@ -18,19 +18,22 @@ from poise.workload.readers.inflate import inflate, most_bytes
 from poise.workload.readers.jsonlines import read_json
 from poise.workload.readers.raw import Column, Raw, moved, numbered
 
-TEXT = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json")
+TEXT = (".csv", ".tsv", ".txt", ".log", ".jsonl", ".ndjson", ".json")
 ENDINGS = (*TEXT, ".parquet", *(f"{each}.gz" for each in TEXT), *(f"{each}.zst" for each in TEXT))
 
 PARQUET_ROW_BYTES = 8
 """What a row of Parquet counts as, inflated: a number."""
 
 
-def load(path: Path, limit: int | None) -> Raw:
-    """Return the first `limit` rows of `path` (all: None), decompressed and taken apart by what its bytes look like."""
-    data = _bytes(path)
+def load(path: Path, limit: int | None, data: bytes | None = None) -> Raw:
+    """Return the first `limit` rows of `path` (all: None), decompressed and taken apart by what its bytes look like.
+
+    data: the bytes, where they were read before.
+    """
+    data = opened(path) if data is None else data
     if data[:4] == b"PAR1":
         return _parquet(path, data, limit)
-    text = _text(path, data)
+    text = text_of(path, data)
     begin = text.lstrip()[:1]
     if not begin:
         raise TraceError(f"{path}: the file is empty; it needs a header and at least one request")
@@ -39,7 +42,7 @@ def load(path: Path, limit: int | None) -> Raw:
     return _csv(path, text, limit)
 
 
-def _text(path: Path, data: bytes) -> str:
+def text_of(path: Path, data: bytes) -> str:
     """The text of `data` with every line ending as a line feed."""
     try:
         text = data.decode("utf-8-sig")
@@ -49,11 +52,12 @@ def _text(path: Path, data: bytes) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
-def _bytes(path: Path) -> bytes:
+def opened(path: Path) -> bytes:
+    """The bytes of a trace file, decompressed; TraceError where it cannot be read or has an unknown ending."""
     if not path.exists():
         raise TraceError(f"{path}: no such file; check the path (it is relative to the working directory)")
     if path.is_dir():
-        raise TraceError(f"{path}: is a directory; name one file in it")
+        raise TraceError(f"{path}: is a directory; name one file in it, or a folder of conversations (format weka)")
     if not path.name.lower().endswith(ENDINGS):
         known = ", ".join(ENDINGS)
         raise TraceError(f"{path}: unknown ending {path.suffix!r}; rename or convert it to one of {known}")
@@ -146,7 +150,7 @@ class _Lines:
     separator: str
 
     def __call__(self, row: int) -> str:
-        text = _text(self.path, _bytes(self.path))
+        text = text_of(self.path, opened(self.path))
         begin = len(text) - len(text.lstrip("\n"))
         for at, (line, _) in enumerate(_records(self.path, text[begin:], self.separator)):
             if at == row + 1:
