@@ -35,6 +35,7 @@ from poise.scenario.options import (
     SimulateOptions,
     ValidateOptions,
 )
+from poise.ui.options import UiOptions
 
 DONE, FAILED, MISTAKEN, INTERRUPTED = 0, 1, 2, 130
 
@@ -184,6 +185,15 @@ def serve(options: ServeOptions) -> None:
     from poise.scenario.serve.command import serve as serve_file
 
     serve_file(options)
+
+
+@app.command()
+@reads(UiOptions)
+def ui(options: UiOptions) -> None:
+    """Open a local page that runs compare and plan on your traces and keeps their results."""
+    from poise.ui.command import show_ui
+
+    show_ui(options)
 
 
 @app.command("demo-live")
