@@ -38,8 +38,9 @@ TRACE_BYTES = 2 << 30
 FORM_BYTES = 64 << 10
 STEP_S = 0.2
 """Seconds between two looks for news of the runs."""
+MODEL, DEVICES = "llama-3.1-8b", ("H100", "L40S")
 PICKED = ("round_robin", "least_requests", "least_tokens", "prefix_cache")
-"""Routers that are ticked at first: those of `poise demo`."""
+"""What is picked at first; the routers are those of `poise demo`."""
 
 
 class Look(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -103,12 +104,14 @@ class Page:
 
     async def index(self, request: Request) -> Response:
         """The page."""
-        from poise.catalogue import devices, models
+        from poise.catalogue import device, devices, model, models
 
         facts = {
             "folder": str(self.folder.root),
-            "models": [model.name for model in models()],
-            "devices": [device.name for device in devices()],
+            "models": [each.name for each in models()],
+            "devices": [each.name for each in devices()],
+            "model": model(MODEL).name,
+            "picked_devices": [device(name).name for name in DEVICES],
             "routers": names("router"),
             "picked": PICKED,
             "most": TRACE_BYTES,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,9 @@ PLAN = (
     Figure("J / Mtok", ("j_per_mtok",), "number", "joules per million input and output tokens", "less"),
 )
 """The figures of a plan."""
+
+EXACT = ("price_per_hour", "device_count")
+"""Figures that have no chance in them."""
 
 Results = dict[str, Mapping[str, Any]]
 """Results of one run by what they are of, as in `prefix_cache, load 1`."""
@@ -68,24 +71,27 @@ def _rows(title: str, found: Sequence[Mapping[str, Any] | None]) -> Iterator[dic
 
 
 def _cells(
-    figure: Figure, found: Iterable[Mapping[str, Any] | None], values: Sequence[float | None]
+    figure: Figure, found: Sequence[Mapping[str, Any] | None], values: Sequence[float | None]
 ) -> Iterator[dict[str, str]]:
-    first = values[0]
-    for number, (result, value) in enumerate(zip(found, values, strict=True)):
-        margin = "" if result is None else figure.margin(result)
-        if number == 0 or value is None or first is None:
-            yield _cell(write(value, figure.kind), margin)
+    halves = [None if result is None else figure.half_width(result) for result in found]
+    for number, (half, value) in enumerate(zip(halves, values, strict=True)):
+        told = write(value, figure.kind), "" if half is None else f"± {write(half, figure.kind, 2)}"
+        if number == 0 or value is None or values[0] is None:
+            yield _cell(*told)
         else:
-            yield _cell(write(value, figure.kind), margin, *difference(figure, first, value))
+            yield _cell(*told, *difference(figure, (values[0], halves[0]), (value, half)))
 
 
 def _cell(text: str, margin: str = "", difference: str = "", verdict: str = "") -> dict[str, str]:
     return {"text": text, "margin": margin, "difference": difference, "verdict": verdict}
 
 
-def difference(figure: Figure, first: float, value: float) -> tuple[str, str]:
-    """By how much a figure differs from that of the first run, and whether that is `better` or `worse`, else empty."""
-    by = value - first
+def difference(figure: Figure, first: tuple[float, float | None], other: tuple[float, float | None]) -> tuple[str, str]:
+    """By how much a figure differs from that of the first run, and whether that is `better` or `worse`, else empty.
+
+    first, other: the value and half of its 95 % interval. There is a verdict only where the intervals do not meet.
+    """
+    by = other[0] - first[0]
     if by == 0:
         return "the same", ""
     sign = "+" if by > 0 else "−"
@@ -93,7 +99,12 @@ def difference(figure: Figure, first: float, value: float) -> tuple[str, str]:
         text = f"{sign}{significant(100 * abs(by), 3)} points"
     else:
         text = f"{sign}{write(abs(by), figure.kind, 3)}"
-        text += f" ({sign}{significant(100 * abs(by / first), 3)} %)" if first else ""
+        text += f" ({sign}{significant(100 * abs(by / first[0]), 3)} %)" if first[0] else ""
     if not figure.better:
         return text, ""
+    if figure.name not in EXACT:
+        if first[1] is None or other[1] is None:
+            return text, ""
+        if abs(by) <= first[1] + other[1]:
+            return f"{text}, within the intervals", ""
     return text, "better" if (by > 0) == (figure.better == "more") else "worse"

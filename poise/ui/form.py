@@ -101,11 +101,12 @@ def scenario(form: Form) -> dict[str, Any]:
 
 
 def yaml(form: Form) -> str:
-    """The scenario as YAML, with the command in its head."""
+    """The scenario as YAML."""
     from ruamel.yaml import YAML
 
     writer, text = YAML(typ="rt", pure=True), io.StringIO()
     writer.width = 120
+    writer.default_flow_style = None  # what has no further levels stands on one line
     writer.dump(scenario(form), text)
     return text.getvalue()
 
