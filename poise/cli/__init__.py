@@ -199,7 +199,7 @@ def ui(options: UiOptions) -> None:
 @app.command("demo-live")
 @reads(DemoOptions)
 def demo_live(options: DemoOptions) -> None:
-    """Start a gateway and four emulated engines, replay a minute of traffic, and open the page."""
+    """Start a gateway and four emulated engines, send traffic until Ctrl-C, and open the page."""
     from poise.scenario.serve.command import show_live
 
     raise typer.Exit(INTERRUPTED if show_live(options) else DONE)
