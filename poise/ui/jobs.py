@@ -47,12 +47,16 @@ class Run:
 
 @dataclass(slots=True)
 class Progress:
-    """How far a run is. left_s: estimated seconds until this part is done.  best: the best fleet so far."""
+    """How far a run is. share: of this part, None where that is unknown.  left_s: estimated seconds until it is done.
+
+    best: the best fleet so far.
+    """
 
     label: str = ""
     done: int = 0
     total: int = 0
     took_s: float = 0.0
+    share: float | None = None
     left_s: float | None = None
     best: str = ""
 
@@ -166,7 +170,8 @@ class Jobs:
     ) -> list[str]:
         """Follow what the process writes to its standard error, to the end; returns the lines that are no progress."""
         assert process.stderr is not None
-        meter, said = Meter(self.progress[name], began, limit_s), []
+        meter = Meter(self.progress[name], began, searches=self.runs[name].what == "plan", limit_s=limit_s)
+        said: list[str] = []
         async for line in process.stderr:
             if not meter.read(line, time.monotonic()):
                 said.append(line.decode(errors="replace").rstrip())
@@ -186,13 +191,16 @@ class Jobs:
 class Meter:
     """Reads lines of progress, and estimates from them the time that is left.
 
-    began: when the run began.  limit_s: what its command limits its search to; then that is what is left at most, for
-    a search does not know in advance how much it has to try.
+    began: when the run began.  searches: it is a search, which does not know in advance how much it has to try, so
+    what is left is the rest of `limit_s`, if its command has such a limit.
     """
 
-    def __init__(self, progress: Progress, began: float, limit_s: float | None = None) -> None:
+    def __init__(
+        self, progress: Progress, began: float, *, searches: bool = False, limit_s: float | None = None
+    ) -> None:
         self._progress = progress
         self._began = began
+        self._searches = searches
         self._limit_s = limit_s
         self._first: dict[str, tuple[float, int]] = {}
 
@@ -210,15 +218,21 @@ class Meter:
             shown.best = str(told["best"])
             return True
         shown.label, shown.done, shown.total = str(told["progress"]), int(told["done"]), int(told["total"])
-        shown.left_s = self._left(now)
+        if not self._searches:
+            shown.share = shown.done / shown.total if shown.total else None
+            shown.left_s = self._left(now)
+        elif self._limit_s is not None:
+            shown.share = min(shown.took_s / self._limit_s, 1.0)
+            shown.left_s = max(self._limit_s - shown.took_s, 0.0)
         return True
 
     def _left(self, now: float) -> float | None:
+        """The time that the rest takes at the pace since the first was done, which had to start the processes."""
         shown = self._progress
-        if self._limit_s is not None:
-            return max(self._limit_s - shown.took_s, 0.0)
+        if not shown.done:
+            return None
         began, before = self._first.setdefault(shown.label, (now, shown.done))
-        if shown.done <= before:
+        if shown.done == before:
             return None
         return (now - began) / (shown.done - before) * (shown.total - shown.done)
 

@@ -115,20 +115,30 @@ def test_the_time_left_is_that_of_what_is_left_at_the_pace_so_far() -> None:
     meter = Meter(progress, began=100.0)
     line = b'{"progress": "simulations", "done": %d, "total": 10}\n'
     assert meter.read(line % 0, 104.0)
-    assert (progress.took_s, progress.left_s) == (4.0, None)
-    assert meter.read(line % 4, 112.0)
-    assert (progress.done, progress.total, progress.left_s) == (4, 10, 12.0)
+    assert (progress.took_s, progress.share, progress.left_s) == (4.0, 0.0, None)
+    assert meter.read(line % 1, 110.0)  # which had to wait for its process
+    assert progress.left_s is None
+    assert meter.read(line % 4, 116.0)
+    assert (progress.done, progress.total, progress.share, progress.left_s) == (4, 10, 0.4, 12.0)
     assert meter.read(line % 10, 124.0)
     assert progress.left_s == 0.0
 
 
-def test_a_search_with_a_limit_has_the_rest_of_it_left() -> None:
+def test_a_search_has_the_rest_of_its_limit_left() -> None:
     progress = Progress()
-    meter = Meter(progress, began=0.0, limit_s=60.0)
-    assert meter.read(b'{"progress": "kinds of fleet", "done": 3, "total": 4}', 20.0)
-    assert progress.left_s == 40.0
-    assert meter.read(b'{"best": "2 x L40S"}', 21.0)
+    meter = Meter(progress, began=0.0, searches=True, limit_s=60.0)
+    assert meter.read(b'{"progress": "kinds of fleet", "done": 3, "total": 4}', 15.0)
+    assert (progress.share, progress.left_s) == (0.25, 45.0)
+    assert meter.read(b'{"progress": "kinds of fleet", "done": 4, "total": 4}', 61.0)
+    assert (progress.share, progress.left_s) == (1.0, 0.0)
+    assert meter.read(b'{"best": "2 x L40S"}', 62.0)
     assert progress.best == "2 x L40S"
+
+
+def test_a_search_without_a_limit_has_no_estimate() -> None:
+    progress = Progress()
+    assert Meter(progress, began=0.0, searches=True).read(b'{"progress": "kinds", "done": 3, "total": 4}', 15.0)
+    assert (progress.share, progress.left_s) == (None, None)
 
 
 @pytest.mark.parametrize("line", [b"poise: no such file\n", b"[1]\n", b'{"other": 1}\n', b"\xff\n", b"\n"])

@@ -234,7 +234,7 @@ function row(run) {
     try { await ask(`api/runs/${run.name}/cancel`, {}); } catch (wrong) { $("said").textContent = wrong.message; }
   });
   const parts = {
-    item, pick, cancel,
+    item, pick, cancel, what: run.what,
     state: make("span", { className: "state" }), when: make("small"), bar: make("progress", { ariaLabel: `Progress of ${run.name}` }),
     doing: make("small"), files: make("div", { className: "files" }), error: make("p", { className: "wrong wide-row" }),
   };
@@ -286,10 +286,11 @@ function progress(told) {
   for (const [name, at] of Object.entries(told)) {
     const parts = rows.get(name);
     if (!parts) continue;
-    if (at.total) { parts.bar.max = at.total; parts.bar.value = at.done; } else parts.bar.removeAttribute("value");
+    if (at.share === null) parts.bar.removeAttribute("value"); else parts.bar.value = at.share;
     const left = at.left_s === null ? "" : `, ${at.left_s > 0 ? `about ${seconds(at.left_s)} left` : "finishing"}`;
     const best = at.best ? `; best so far ${at.best}` : "";
-    parts.doing.textContent = at.total ? `${at.done} of ${at.total} ${at.label}${left}${best}` : `starting${best}`;
+    const so_far = parts.what === "plan" ? `${at.done} ${at.label} tried` : `${at.done} of ${at.total} ${at.label}`;
+    parts.doing.textContent = at.total ? `${so_far}${left}${best}` : `starting${best}`;
   }
 }
 

@@ -132,7 +132,7 @@ SAMPLE = 100
 def column_map(path: str | os.PathLike[str], *, columns: Mapping[str, str] | None = None) -> ColumnMap:
     """Return how the columns of the trace in `path` are read, and suggestions where a needed one is missing.
 
-    columns: as for `read`. TraceError for what is no trace at all.
+    columns: as for `read`. TraceError for a file that cannot be read, or has no columns.
     """
     chosen, raw, fields = _open(Path(path), "auto", SAMPLE, columns)
     missing = _missing(fields)
