@@ -61,7 +61,7 @@ def state(run: str, word: str) -> str:
 async def start(browser: Browser, name: str) -> None:
     """Name the run, wait for its command, and start it."""
     await fill(browser, name=name)
-    await browser.until(f"{text('#shell')}.includes('runs/{name} ') || {text('#shell')}.trim().endsWith('runs/{name}')")
+    await browser.until(f"{text('#shell')}.trim().endsWith('runs/{name}')")
     await browser.until("!document.querySelector('#start').disabled")
     await pick(browser, "#start")
     await browser.until(f"document.querySelector('#run-{name}')")
@@ -125,14 +125,46 @@ async def check_cancel(browser: Browser) -> None:
     await fill(browser, rate=5, requests=300)
 
 
+KEYS = {"Tab": 9, "Enter": 13, "ArrowRight": 39}
+
+
+async def press(browser: Browser, key: str) -> None:
+    """Press a key where the focus is."""
+    given = {"key": key, "code": key, "windowsVirtualKeyCode": KEYS[key]}
+    text = {"text": "\r"} if key == "Enter" else {}
+    await browser.call("Input.dispatchKeyEvent", type="keyDown", **given, **text)
+    await browser.call("Input.dispatchKeyEvent", type="keyUp", **given)
+
+
+async def check_keyboard(browser: Browser) -> None:
+    """The form is reached by Tab, a choice is made by an arrow, and what has the focus is outlined."""
+    await browser.value("document.activeElement.blur(); getSelection().removeAllRanges(); scrollTo(0, 0)")
+    await browser.value("document.querySelector('.skip').focus()")
+    reached = []
+    while not reached or reached[-1] != "what":
+        await press(browser, "Tab")
+        reached.append(await browser.value("document.activeElement.name || document.activeElement.textContent"))
+        assert len(reached) < 10, reached
+    assert reached == ["New run", "Runs", "Side by side", "Story", "what"]
+    outlined = "getComputedStyle(document.activeElement.closest('.chip')).outlineStyle"
+    assert await browser.value(outlined) == "solid"
+    await press(browser, "ArrowRight")
+    await browser.until(f"{text('#shell')}.startsWith('poise plan')")
+
+
 async def check_plan(browser: Browser) -> None:
-    """A plan, whose command changes with what is picked."""
-    await pick(browser, "[name=what][value=plan]")
+    """A plan, whose command changes with what is picked; it is started by Enter."""
+    await check_keyboard(browser)
     await fill(browser, time_limit_s=20)
     await browser.until(f"{text('#shell')}.includes('--minimize cost --time-limit 20')")
     await fill(browser, minimize="gpus")
     await browser.until(f"{text('#shell')}.includes('--minimize gpus')")
-    await start(browser, "fleet")
+    await fill(browser, name="fleet")
+    await browser.until(f"{text('#shell')}.trim().endsWith('runs/fleet')")
+    await browser.until("!document.querySelector('#start').disabled")
+    await browser.value("document.querySelector('#name').focus()")
+    await press(browser, "Enter")
+    await browser.until("document.querySelector('#run-fleet')")
     await browser.until(state("fleet", "done"))
     await browser.until(f"{text('#run-fleet .files')}.includes('plan.json')")
 
@@ -217,5 +249,33 @@ def test_everything_that_the_page_is_for(tmp_path: Path) -> None:
             assert said == []
             await check_report(browser, page.base)
             assert await page.stop() == 0
+
+    asyncio.run(main())
+
+
+def test_who_is_not_let_in(tmp_path: Path) -> None:
+    """Without the token, under a name that was pointed here, and out of the folder there is nothing."""
+
+    async def main() -> None:
+        async with (
+            served(tmp_path / "ui") as page,
+            Browser("--host-resolver-rules=MAP evil.example 127.0.0.1") as browser,
+        ):
+            for url in (page.base, f"{page.base}?token=wrong"):
+                await browser.open(url)
+                await browser.until(f"{text('body')}.startsWith('Open the whole address')")
+            await browser.open(page.url.replace("127.0.0.1", "evil.example"))
+            await browser.until(f"{text('body')}.startsWith('This page is not known by that name')")
+            await browser.open(page.url)
+            await browser.until(f"{text('#shell')}.startsWith('poise compare')")
+            for path in ("runs/..%2f..%2f..%2fetc%2fpasswd", "runs/%2e%2e/x", "api/traces/..%2f..%2fevil.csv"):
+                method = "PUT" if "traces" in path else "GET"
+                got = await browser.value(f"fetch({json.dumps(path)}, {{ method: '{method}' }}).then((a) => a.status)")
+                assert got in (400, 404), path
+            assert [each.name for each in tmp_path.iterdir()] == ["ui"]
+            assert await browser.value("document.cookie") == ""  # HttpOnly
+            stolen = page.base.replace("127.0.0.1", "evil.example")
+            await browser.open(f"{stolen}api/traces")
+            await browser.until(f"{text('body')}.startsWith('This page is not known by that name')")
 
     asyncio.run(main())

@@ -38,9 +38,10 @@ def program() -> str | None:
 
 
 class Browser:
-    """One browser with one page. said: what its console and its log complained about."""
+    """One browser with one page. said: what its console and its log complained about.  flags: further ones of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *flags: str) -> None:
+        self._flags = flags
         self.said: list[str] = []
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._next = 0
@@ -53,7 +54,7 @@ class Browser:
         commands, ours = os.pipe()
         theirs, answers = os.pipe()
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", _LAUNCH, str(commands), str(answers), found, *FLAGS,
+            sys.executable, "-c", _LAUNCH, str(commands), str(answers), found, *FLAGS, *self._flags,
             f"--user-data-dir={self._folder}", "about:blank",
             pass_fds=(commands, answers), stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
