@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.live.admin import browser as chromium
 from tests.live.admin.browser import Browser, program
 from tests.ui.house import served
 
@@ -253,14 +254,12 @@ def test_everything_that_the_page_is_for(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_who_is_not_let_in(tmp_path: Path) -> None:
+def test_who_is_not_let_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the token, under a name that was pointed here, and out of the folder there is nothing."""
+    monkeypatch.setattr(chromium, "FLAGS", (*chromium.FLAGS, "--host-resolver-rules=MAP evil.example 127.0.0.1"))
 
     async def main() -> None:
-        async with (
-            served(tmp_path / "ui") as page,
-            Browser("--host-resolver-rules=MAP evil.example 127.0.0.1") as browser,
-        ):
+        async with served(tmp_path / "ui") as page, Browser() as browser:
             for url in (page.base, f"{page.base}?token=wrong"):
                 await browser.open(url)
                 await browser.until(f"{text('body')}.startsWith('Open the whole address')")

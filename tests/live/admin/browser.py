@@ -38,10 +38,9 @@ def program() -> str | None:
 
 
 class Browser:
-    """One browser with one page. said: what its console and its log complained about.  flags: further ones of it."""
+    """One browser with one page. said: what its console and its log complained about."""
 
-    def __init__(self, *flags: str) -> None:
-        self._flags = flags
+    def __init__(self) -> None:
         self.said: list[str] = []
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._next = 0
@@ -54,7 +53,7 @@ class Browser:
         commands, ours = os.pipe()
         theirs, answers = os.pipe()
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", _LAUNCH, str(commands), str(answers), found, *FLAGS, *self._flags,
+            sys.executable, "-c", _LAUNCH, str(commands), str(answers), found, *FLAGS,
             f"--user-data-dir={self._folder}", "about:blank",
             pass_fds=(commands, answers), stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
