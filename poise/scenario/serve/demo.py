@@ -35,7 +35,7 @@ MODEL, DEVICE = "llama-3.1-8b", "L4"
 SLOTS = 16
 """Requests that an engine runs at once; the gateway sends it no more, so a queue forms where the page shows it."""
 
-MINUTE = ((0.0, 1.2), (25.0, 1.2), (27.0, 9.0), (37.0, 9.0), (39.0, 1.2), (60.0, 1.2))
+MINUTE = ((0.0, 1.2), (25.0, 1.2), (27.0, 8.0), (37.0, 8.0), (39.0, 1.2), (60.0, 1.2))
 """Sessions that begin per second, over a minute that comes again and again: calm, ten seconds of overload, calm."""
 
 LONGEST_S = 6 * 3600.0
