@@ -4,13 +4,15 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 TRACE ?=
 DEMO_OUT ?= demo-out
+UI_DIR ?= poise-ui
 SEED ?= $(shell date +%s)
 
-.PHONY: help venv demo demo-live test test-slow explore lint bench compile uncompile wheels test-wheels clean
+.PHONY: help venv demo demo-live ui test test-slow explore lint bench compile uncompile wheels test-wheels clean
 
 help:
 	@echo "make demo       four routers at four loads; TRACE=FILE does the same on a recorded trace"
-	@echo "make demo-live  a gateway before four emulated engines, a minute of traffic, its page"
+	@echo "make demo-live  a gateway before four emulated engines, traffic until Ctrl-C, its page"
+	@echo "make ui         a local page that compares and plans on your traces; UI_DIR=DIR keeps its runs"
 	@echo "make test       the tests (5 minutes on two cores); make test-slow runs the long ones"
 	@echo "make explore    the properties on examples that no run has seen; SEED=NUMBER repeats a run"
 	@echo "make lint       ruff and mypy;  make bench  speed;  make venv  only the environment of the tests"
@@ -30,15 +32,22 @@ venv: .venv/ready
 	$(PIP) -r requirements-live.txt
 	@touch $@
 
-.venv/ready: .venv/base requirements-test.txt requirements-live.txt
+.venv/ui: .venv/base requirements-ui.txt
+	$(PIP) -r requirements-ui.txt
+	@touch $@
+
+.venv/ready: .venv/base requirements-test.txt requirements-live.txt requirements-ui.txt
 	$(PIP) -r requirements-test.txt
-	@touch $@ .venv/live
+	@touch $@ .venv/live .venv/ui
 
 demo: .venv/base
 	@$(BIN)/poise demo --out $(DEMO_OUT) $(if $(TRACE),--trace $(TRACE))
 
 demo-live: .venv/live
 	@$(BIN)/poise demo-live --out demo-live-out
+
+ui: .venv/ui
+	@$(BIN)/poise ui $(UI_DIR)
 
 test: venv
 	$(BIN)/python -m pytest -n auto --maxprocesses 4

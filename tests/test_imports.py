@@ -33,7 +33,8 @@ MAY: dict[str, set[str]] = {
     "recordings": GROUND | TOOLS | EXPERIMENT | WORLDS | {"scenario"},  # what-ifs are comparisons too
     "validation": GROUND | TOOLS | EXPERIMENT | WORLDS | {"recordings", "scenario"},
     "plan": GROUND | TOOLS | EXPERIMENT | WORLDS | {"scenario"},
-    "cli": GROUND | TOOLS | EXPERIMENT | WORLDS | TASKS,
+    "ui": GROUND | TOOLS | EXPERIMENT,  # it knows commands, not what they do
+    "cli": GROUND | TOOLS | EXPERIMENT | WORLDS | TASKS | {"ui"},
     "__main__": {"cli"},
     "__init__": GROUND | TOOLS | TASKS,  # the face, which loads lazily
 }

@@ -39,7 +39,7 @@ def _files(folder: Path, out: Path) -> set[str]:
 
 def _sources() -> set[str]:
     """Modules and data of the clone."""
-    kinds = {".py", ".json", ".csv"}
+    kinds = {".py", ".json", ".csv", ".html", ".css", ".js"}
     found = (path for path in (ROOT / "poise").rglob("*") if path.suffix in kinds)
     return {path.relative_to(ROOT).as_posix() for path in found}
 

@@ -35,6 +35,7 @@ from poise.scenario.options import (
     SimulateOptions,
     ValidateOptions,
 )
+from poise.ui.options import UiOptions
 
 DONE, FAILED, MISTAKEN, INTERRUPTED = 0, 1, 2, 130
 
@@ -186,10 +187,19 @@ def serve(options: ServeOptions) -> None:
     serve_file(options)
 
 
+@app.command()
+@reads(UiOptions)
+def ui(options: UiOptions) -> None:
+    """Open a local page that runs compare and plan on your traces and keeps their results."""
+    from poise.ui.command import show_ui
+
+    show_ui(options)
+
+
 @app.command("demo-live")
 @reads(DemoOptions)
 def demo_live(options: DemoOptions) -> None:
-    """Start a gateway and four emulated engines, replay a minute of traffic, and open the page."""
+    """Start a gateway and four emulated engines, send traffic until Ctrl-C, and open the page."""
     from poise.scenario.serve.command import show_live
 
     raise typer.Exit(INTERRUPTED if show_live(options) else DONE)

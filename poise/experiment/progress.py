@@ -1,7 +1,9 @@
-"""A progress bar on the terminal, for what takes longer than a second."""
+"""Progress of what takes longer than a second: a bar on the terminal, or lines of JSON for another program."""
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -18,12 +20,27 @@ PATIENCE_S = 1.0
 """Seconds before a bar is drawn."""
 
 
+VARIABLE = "POISE_PROGRESS"
+"""The environment variable that, set to `json`, has progress written to standard error as lines of JSON."""
+
+EVERY_S = 0.1
+"""Seconds between two such lines about one label."""
+
+
+def for_programs() -> bool:
+    """Whether another program reads the progress: lines as `{"progress": "simulations", "done": 3, "total": 16}`."""
+    return os.environ.get(VARIABLE) == "json"
+
+
 def silent(label: str, done: int, total: int) -> None:
     """No progress."""
 
 
 class Bars:
-    """One bar for each label that is reported; a context manager. Draws nothing when `file` is not a terminal."""
+    """One bar for each label that is reported; a context manager.
+
+    Draws nothing when `file` is not a terminal; writes lines of JSON instead where another program reads them.
+    """
 
     def __init__(self, file: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._file = file or sys.stderr
@@ -32,6 +49,8 @@ class Bars:
         self._since = clock()
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
+        self._lines = for_programs()
+        self._said: dict[str, float] = {}
 
     def __enter__(self) -> Bars:
         return self
@@ -42,6 +61,9 @@ class Bars:
 
     def __call__(self, label: str, done: int, total: int) -> None:
         """`done` of `total` under `label`."""
+        if self._lines:
+            self._line(label, done, total)
+            return
         if not self._shown or self._clock() - self._since < PATIENCE_S:
             return
         if self._progress is None:
@@ -49,6 +71,12 @@ class Bars:
         if label not in self._tasks:
             self._tasks[label] = self._progress.add_task(label, total=total)
         self._progress.update(self._tasks[label], completed=done, total=total)
+
+    def _line(self, label: str, done: int, total: int) -> None:
+        at = self._clock()
+        if done == total or at - self._said.get(label, -EVERY_S) >= EVERY_S:
+            self._said[label] = at
+            print(json.dumps({"progress": label, "done": done, "total": total}), file=self._file, flush=True)
 
     def _begun(self) -> Progress:
         from rich.console import Console

@@ -159,7 +159,7 @@ def _pairs(texts: Iterable[str], option: str, example: str) -> dict[str, str]:
 
 
 class Better:
-    """Prints each better fleet as it is found, on a terminal."""
+    """Prints each better fleet as it is found, on a terminal or for a program that reads the progress."""
 
     def __init__(self) -> None:
         import time
@@ -167,14 +167,17 @@ class Better:
         self._since, self._clock = time.monotonic(), time.monotonic
 
     def __call__(self, trial: Trial) -> None:
-        """Print one fleet, if the output is a terminal."""
+        """Print one fleet, if the output is a terminal or read by a program."""
+        from poise.experiment.progress import for_programs
         from poise.plan.show import counted
 
         fleet = trial.fleet
-        if sys.stderr.isatty():
-            price = f" ${fleet.price_per_hour:.2f}/h" if fleet.price_per_hour else ""
-            took = self._clock() - self._since
-            print(f"{took:5.1f} s  {fleet.written}, {fleet.router}:{price} {counted(fleet.devices)}", file=sys.stderr)
+        price = f" ${fleet.price_per_hour:.2f}/h" if fleet.price_per_hour else ""
+        said = f"{fleet.written}, {fleet.router}:{price} {counted(fleet.devices)}"
+        if for_programs():
+            print(json.dumps({"best": said}), file=sys.stderr, flush=True)
+        elif sys.stderr.isatty():
+            print(f"{self._clock() - self._since:5.1f} s  {said}", file=sys.stderr)
 
 
 def _show(options: PlanOptions, found: Plan) -> None:

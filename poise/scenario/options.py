@@ -116,7 +116,9 @@ class DemoOptions:
 
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the recording.")] = Path("demo-live-out")
     router: Annotated[str, typer.Option(metavar="NAME", help="The router.")] = "prefix_cache"
-    seconds: Annotated[float, typer.Option(metavar="N", help="Seconds of traffic.", min=1.0)] = 60.0
+    seconds: Annotated[
+        float | None, typer.Option(metavar="N", help="Seconds of traffic; default: until Ctrl-C.", min=1.0)
+    ] = None
     port: Annotated[int, typer.Option(metavar="N", help="Port for clients; 0 takes a free one.")] = 8000
     admin_port: Annotated[int, typer.Option(metavar="N", help="Port of the page; 0 takes a free one.")] = 8001
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True

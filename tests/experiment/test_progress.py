@@ -1,10 +1,13 @@
-"""The progress bar: only on a terminal, and only when it takes a while."""
+"""Progress: a bar only on a terminal, and only when it takes a while; lines of JSON where a program reads them."""
 
 from __future__ import annotations
 
 import io
+import json
 
-from poise.experiment.progress import PATIENCE_S, Bars
+import pytest
+
+from poise.experiment.progress import EVERY_S, PATIENCE_S, VARIABLE, Bars
 
 
 class Terminal(io.StringIO):
@@ -34,3 +37,18 @@ def test_a_short_run_draws_none() -> None:
     with Bars(file, clock=lambda: 0.0) as bars:
         bars("round_robin", 10, 10)
     assert file.getvalue() == ""
+
+
+def test_a_program_gets_lines_of_json_now_and_then_and_always_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "json")
+    file, times = io.StringIO(), iter([0.0, 1.0, 1.0 + EVERY_S / 2, 1.0 + EVERY_S / 2, 1.0 + EVERY_S * 0.6])
+    with Bars(file, clock=times.__next__) as bars:
+        bars("simulations", 1, 10)
+        bars("simulations", 2, 10)
+        bars("stories", 1, 3)
+        bars("simulations", 10, 10)
+    assert [json.loads(line) for line in file.getvalue().splitlines()] == [
+        {"progress": "simulations", "done": 1, "total": 10},
+        {"progress": "stories", "done": 1, "total": 3},
+        {"progress": "simulations", "done": 10, "total": 10},
+    ]

@@ -12,6 +12,7 @@ import poise as ps
 from poise.cli import main
 from poise.core.errors import TraceError, UserError
 from poise.core.units import SECOND
+from poise.workload.readers import column_map
 from poise.workload.readers.named import parse_columns
 
 ODD = "created at;in tok;out tok\n2026-01-01 10:00:00;100;20\n2026-01-01 10:00:02.5;300;7\n"
@@ -190,3 +191,25 @@ def test_the_option_acts_in_every_command(command: str, tmp_path: Path, capsys: 
     assert main([command, *more, "--quiet", "--columns", named]) == 0
     assert main([command, *more, "--quiet"]) == 2
     assert "--columns arrival_s=created_at,prompt_tokens=in_tok,output_tokens=out_tok" in capsys.readouterr().err
+
+
+def test_a_map_of_columns_says_what_is_found_and_what_is_likely(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text("created at;prompt tokens;out tok;tenant\n1;100;20;a\n")
+    found = column_map(file)
+    assert sorted(found.columns) == ["created_at", "out_tok", "prompt_tokens", "tenant"]
+    assert found.fields == {"prompt_tokens": "prompt_tokens", "tenant": "tenant"}
+    assert found.missing == ("arrival_s", "output_tokens")
+    assert found.suggested == {"arrival_s": "created_at", "output_tokens": "out_tok"}
+    named = column_map(file, columns=found.suggested)
+    assert named.missing == ()
+    assert named.fields["output_tokens"] == "out_tok"
+    with pytest.raises(TraceError, match="no column has that name"):
+        column_map(file, columns={"arrival_s": "nothing"})
+
+
+def test_a_map_of_columns_needs_columns(tmp_path: Path) -> None:
+    file = tmp_path / "log.jsonl"
+    file.write_text("{broken\n")
+    with pytest.raises(TraceError, match="line 1"):
+        column_map(file)

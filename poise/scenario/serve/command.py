@@ -47,17 +47,15 @@ def show_live(options: DemoOptions) -> bool:
     need_live("poise demo-live")
     import webbrowser
 
-    from poise.experiment.progress import Bars
     from poise.scenario.serve.demo import demo_live, summary
 
-    with Bars() as bars:
-        demo = in_loop(
-            demo_live(
-                options.out, options.router, seconds=options.seconds, port=options.port, admin_port=options.admin_port,
-                opened=webbrowser.open if options.browser else lambda page: None,
-                told=lambda ended, rows: bars(options.router, ended, rows),
-            )
-        )  # fmt: skip
+    demo = in_loop(
+        demo_live(
+            options.out, options.router, seconds=options.seconds, port=options.port, admin_port=options.admin_port,
+            opened=webbrowser.open if options.browser else lambda page: None,
+            say=lambda line: print(line, flush=True),
+        )
+    )  # fmt: skip
     print(summary(demo, options.router))
     return demo.interrupted
 

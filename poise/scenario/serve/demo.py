@@ -1,13 +1,11 @@
-"""`poise demo-live`: a gateway in front of four emulated engines, a minute of traffic, its page, and its recording."""
+"""`poise demo-live`: a gateway in front of four emulated engines, traffic until Ctrl-C, its page, and its recording."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
-import sys
 import webbrowser
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,24 +20,34 @@ from poise.live.gateway.gateway import Gateway
 from poise.live.http.call import Address
 from poise.live.traffic import ANSWERED, Ended, Traffic
 from poise.scenario.serve.build import Plan, admin_of, gateway_of, plan, record
+from poise.scenario.serve.demo_engines import AGAIN_S, STARTED_S, DemoEngine, DemoEngines
+from poise.scenario.serve.demo_news import News
 from poise.scenario.serve.load import load_gateway
 from poise.scenario.serve.roll import Roll
-from poise.workload import lognormal, poisson, shared_prefixes
+from poise.workload import diurnal, lognormal, shared_prefixes
 from poise.workload.turns import sessions
 
 if TYPE_CHECKING:
     from poise.workload import Workload
 
 ENGINES = 4
-MODEL, DEVICE = "llama-3.1-8b", "H100"
-SECONDS = 60.0
-STARTED_S = 30.0
-"""Seconds in which an engine's process must start."""
+MODEL, DEVICE = "llama-3.1-8b", "L4"
+SLOTS = 16
+"""Requests that an engine runs at once; the gateway sends it no more, so a queue forms where the page shows it."""
+
+MINUTE = ((0.0, 1.2), (25.0, 1.2), (27.0, 8.0), (37.0, 8.0), (39.0, 1.2), (60.0, 1.2))
+"""Sessions that begin per second, over a minute that comes again and again: calm, ten seconds of overload, calm."""
+
+LONGEST_S = 6 * 3600.0
+"""Seconds of traffic that are generated when no end is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveDemo:
-    """The result of the demonstration. page: URL of the page.  recording: its path."""
+    """The result of the demonstration. page: URL of the page.  recording: its path.
+
+    interrupted: it was ended before the seconds that were asked for.
+    """
 
     ended: Ended
     page: str
@@ -48,9 +56,11 @@ class LiveDemo:
     interrupted: bool
 
 
-def traffic(seconds: float = SECONDS) -> Workload:
+def traffic(seconds: float) -> Workload:
     """Chats of a few turns after one of six system prompts: the use case of prefix routing."""
-    starts = poisson(5.0, duration_s=seconds * 0.7, prompt_tokens=lognormal(300, 0.6), output_tokens=lognormal(80, 0.7))
+    starts = diurnal(
+        MINUTE, repeat=True, duration_s=seconds, prompt_tokens=lognormal(300, 0.6), output_tokens=lognormal(80, 0.7)
+    )
     prompts = shared_prefixes(starts, groups=6, prefix_tokens=1200, seed=1)
     return sessions(prompts, turns=3, think_s=4.0, user_tokens=80, seed=1)
 
@@ -59,46 +69,69 @@ async def demo_live(
     out: Path,
     router: str,
     *,
-    seconds: float = SECONDS,
+    seconds: float | None = None,
     port: int = 8000,
     admin_port: int = 8001,
     opened: Callable[[str], Any] = webbrowser.open,
-    told: Callable[[int, int], None] | None = None,
+    say: Callable[[str], None] = print,
+    again_s: float = AGAIN_S,
 ) -> LiveDemo:
-    """Start engines and gateway, replay the traffic, and stop all; Ctrl-C ends it early."""
+    """Start engines and gateway, send traffic, and stop all on Ctrl-C, or after traffic of so many seconds."""
     out.mkdir(parents=True, exist_ok=True)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    async with _engines() as urls:
-        planned = _planned(urls, router, out, port, admin_port)
+    news = News(say)
+    options = ["--model", MODEL, "--device", DEVICE, "--max-num-seqs", str(SLOTS), "--faults"]
+    async with DemoEngines(ENGINES, options, died=news.died, started=news.started, again_s=again_s) as engines:
+        planned = _planned([engine.url for engine in engines.engines], router, out, port, admin_port)
         gateway = gateway_of(planned)
         admin = admin_of(planned, gateway)
         assert admin is not None
         try:
             at, page = await _open(planned, gateway, admin)
-            print(f"poise: {ENGINES} emulated engines behind http://127.0.0.1:{at}/v1, the page at {page}", flush=True)
+            news.listen(gateway)
+            for line in invitation(at, page, engines.engines, seconds):
+                say(line)
             opened(page)
-            sending = Traffic(traffic(seconds), Address("127.0.0.1", at), MODEL, told=told)
+            sending = Traffic(traffic(LONGEST_S if seconds is None else seconds), Address("127.0.0.1", at), MODEL)
             running = loop.create_task(sending.run())
             stop = loop.create_task(stopping.wait())
             await asyncio.wait([running, stop], return_when=asyncio.FIRST_COMPLETED)
-            interrupted, hits = not running.done(), _hits(gateway)
+            interrupted, hits = not running.done() and seconds is not None, _hits(gateway)
+            news.stop()
             for task in (running, stop):
                 task.cancel()
             await asyncio.gather(running, stop, return_exceptions=True)
         finally:
+            news.stop()
             await gateway.stop(2.0)
             await admin.stop()
         assert gateway.recorder is not None
         return LiveDemo(sending.ended, page, gateway.recorder.path, hits, interrupted)
 
 
+def invitation(port: int, page: str, engines: Sequence[DemoEngine], seconds: float | None) -> list[str]:
+    """What there is to see, and what to try."""
+    pid = engines[0].process.pid
+    end = "stop with Ctrl-C" if seconds is None else f"ends after {seconds:g} s of traffic, or with Ctrl-C"
+    return [
+        f"The page:  {page}",
+        f"Clients:   http://127.0.0.1:{port}/v1 (model {MODEL}), {len(engines)} emulated engines on {DEVICE} behind it",
+        f"Try this:  kill -9 {pid}",
+        f"           Engine {engines[0].name} turns to down on the page; its requests without a first byte move to",
+        f"           other engines, answers that had begun are cut. It is started again after {AGAIN_S:g} s.",
+        "Overload:  ten seconds of each minute; requests wait at the gateway, and the page shows the queue.",
+        f"Now running; {end}.",
+    ]
+
+
 def _planned(urls: list[str], router: str, out: Path, port: int, admin_port: int) -> Plan:
     options: dict[tuple[str | int, ...], Any] = {
         ("engines",): [{"url": url, "model": MODEL, "device": DEVICE} for url in urls],
         ("policies", "router"): router,
+        ("policies", "admission"): {"ceiling": {"requests": SLOTS}},
         ("listen", "port"): port,
         ("admin", "port"): admin_port,
         ("record", "file"): str((out / "day.jsonl").absolute()),
@@ -122,38 +155,6 @@ async def _open(planned: Plan, gateway: Gateway, admin: Admin) -> tuple[int, str
         while len(gateway.world.fleet.serving) < ENGINES:
             await asyncio.sleep(0.05)
     return at, f"http://127.0.0.1:{shown}/"
-
-
-@contextlib.asynccontextmanager
-async def _engines() -> AsyncIterator[list[str]]:
-    """Emulated engines, each a process of its own, on ports that the system chooses."""
-    flags = ["--model", MODEL, "--device", DEVICE, "--port", "0", "--faults"]
-    processes = [
-        await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "poise", "engine", *flags,
-            stderr=asyncio.subprocess.PIPE, start_new_session=True,
-        )
-        for _ in range(ENGINES)
-    ]  # fmt: skip
-    try:
-        async with asyncio.timeout(STARTED_S):
-            urls = [await _url(process) for process in processes]
-        yield urls
-    finally:
-        for process in processes:
-            with contextlib.suppress(ProcessLookupError):
-                process.terminate()
-        await asyncio.gather(*(process.communicate() for process in processes))
-
-
-async def _url(process: asyncio.subprocess.Process) -> str:
-    """The port in an engine's first line."""
-    assert process.stderr is not None
-    line = (await process.stderr.readline()).decode()
-    found = next((word.rstrip(";,") for word in line.split() if word.startswith("http://")), "")
-    if not found:
-        raise UserError(f"an emulated engine did not start: {line.strip() or 'it said nothing'}; try `poise engine`")
-    return found
 
 
 def _hits(gateway: Gateway) -> float:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ from poise.workload.readers.format import NEEDED, Format, Source
 from poise.workload.readers.generic import GENERIC
 from poise.workload.readers.ledger import Ledger
 from poise.workload.readers.mooncake import MOONCAKE
-from poise.workload.readers.named import lacking, named
+from poise.workload.readers.named import lacking, named, suggested
 from poise.workload.readers.raw import Raw
 from poise.workload.readers.text2sql import AGENT_STEPS
 from poise.workload.readers.vllm_log import VLLM, is_log, read_log
@@ -40,7 +41,7 @@ from poise.workload.readers.weka import NAME as WEKA
 from poise.workload.readers.weka import is_weka
 from poise.workload.table import Workload
 
-__all__ = ["FORMATS", "read", "read_clients", "read_lengths", "read_profile"]
+__all__ = ["FORMATS", "ColumnMap", "column_map", "read", "read_clients", "read_lengths", "read_profile"]
 
 FORMATS = {
     each.name: each
@@ -93,8 +94,7 @@ def read(
             raise TraceError(f"{file}: block_tokens: each conversation has a block_size of its own; leave it out")
         return _conversations(file, data, skip_bad, limit, columns)
     chosen, raw, fields = _open(file, format, limit, columns, data)
-    missing = [name for name in NEEDED if name not in fields and not (name == "arrival_s" and "after" in fields)]
-    _demand(raw, chosen, missing)
+    _demand(raw, chosen, _missing(fields))
     block_tokens = chosen.block_tokens if block_tokens is None else count("block_tokens", block_tokens)
     workload = build(raw, fields, skip_bad=skip_bad, block_tokens=block_tokens)
     workload.source |= {"kind": "trace", "format": chosen.name}
@@ -136,6 +136,44 @@ def read_lengths(
     prompt, output = lengths(ledger, fields)
     kept = ledger.settle(skip_bad)
     return Pairs(np.ascontiguousarray(prompt[kept]), np.ascontiguousarray(output[kept]))
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMap:
+    """Which columns of a file hold which fields of a request.
+
+    columns: the normalised names of all columns.  fields: the column of each field that the file has.
+    missing: needed fields without one.  suggested: the columns that most likely hold them.
+    """
+
+    format: str
+    columns: tuple[str, ...]
+    fields: dict[str, str]
+    missing: tuple[str, ...]
+    suggested: dict[str, str]
+
+
+SAMPLE = 100
+"""Rows from which the columns of a file are found."""
+
+
+def column_map(path: str | os.PathLike[str], *, columns: Mapping[str, str] | None = None) -> ColumnMap:
+    """Return how the columns of the trace in `path` are read, and suggestions where a needed one is missing.
+
+    columns: as for `read`. TraceError for a file that cannot be read, or has no columns.
+    """
+    chosen, raw, fields = _open(Path(path), "auto", SAMPLE, columns, None)
+    missing = _missing(fields)
+    if not raw.columns:
+        _demand(raw, chosen, missing)
+    found = {field: source.column for field, source in fields.items()}
+    left = set(raw.columns) - set(found.values())
+    return ColumnMap(chosen.name, tuple(raw.columns), found, tuple(missing), suggested(chosen, missing, left))
+
+
+def _missing(fields: Mapping[str, Source]) -> list[str]:
+    """The needed fields without a column; a request that follows others needs no arrival."""
+    return [name for name in NEEDED if name not in fields and not (name == "arrival_s" and "after" in fields)]
 
 
 def _open(

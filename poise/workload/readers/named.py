@@ -61,7 +61,7 @@ def listed(found: Collection[str]) -> str:
 
 def lacking(path: str, chosen: Format, fields: Collection[str], found: Collection[str]) -> str:
     """What to say of a file that has no column for `fields`: what is missing, and the option that names it."""
-    near = _suggested(chosen, fields, found)
+    near = suggested(chosen, fields, found)
     pairs = [f"{field}: {near.get(field, '…')}" for field in fields]
     option = ",".join(f"{field}={near.get(field, '…')}" for field in fields)
     means = {field: FIELDS[field] for field in fields}
@@ -82,7 +82,7 @@ WORDS = {
 """Parts of names by which people call the columns of a trace, the clearest first."""
 
 
-def _suggested(chosen: Format, fields: Collection[str], found: Collection[str]) -> dict[str, str]:
+def suggested(chosen: Format, fields: Collection[str], found: Collection[str]) -> dict[str, str]:
     """For each field the column that most likely holds it, where one does; no column twice."""
     taken: dict[str, str] = {}
     for field in fields:

@@ -1,0 +1,125 @@
+"""What happens during `poise demo-live`, in lines: engines that die and come back, and queues at the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from poise.core.action import Action
+from poise.core.event import Event, Failed, Refused
+from poise.live.clock import now
+from poise.live.gateway.fleet import DOWN, SERVING, Engine
+from poise.live.gateway.gateway import Gateway
+from poise.report.wording import duration
+from poise.scenario.serve.demo_engines import DemoEngine
+
+STEP_S = 0.05
+"""Seconds between two looks."""
+
+NOTICED_S = 10.0
+"""Seconds after which a death is reported, whether or not the gateway has noticed it."""
+
+QUEUED = 5
+"""Waiting requests that are called a queue."""
+
+
+class News:
+    """Counts what becomes of requests at engines that die, and says it.
+
+    say: prints a line. It listens to the gateway from `listen` on.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._gateway: Gateway | None = None
+        self._moved: defaultdict[int, set[int]] = defaultdict(set)
+        self._cut: defaultdict[int, set[int]] = defaultdict(set)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def listen(self, gateway: Gateway) -> None:
+        """Follow the events of a gateway, which go on to its recorder."""
+        self._gateway = gateway
+        world, keep = gateway.world, gateway.world.keep
+
+        def heard(what: Event | Action) -> None:
+            self.hear(what)
+            if keep is not None:
+                keep(what)
+
+        world.keep = heard
+        self._do(self._queues(gateway))
+
+    def hear(self, what: Event | Action) -> None:
+        """One event: a request that another engine may take, or one whose answer broke off."""
+        if type(what) is Refused and what.again:
+            self._moved[what.replica].add(what.request)
+        elif type(what) is Failed:
+            self._cut[what.replica].add(what.request)
+
+    def stop(self) -> None:
+        """Say no more."""
+        for task in self._tasks:
+            task.cancel()
+
+    def died(self, engine: DemoEngine) -> None:
+        """The process of an engine died."""
+        self._say(f"engine {engine.name} died (PID {engine.process.pid})")
+        if (there := self._at(engine)) is not None:
+            self._do(self._death(engine, there))
+
+    def started(self, engine: DemoEngine) -> None:
+        """Its next process listens."""
+        self._say(f"engine {engine.name} was started again: PID {engine.process.pid}, its cache is empty")
+        if (there := self._at(engine)) is not None:
+            self._do(self._return(engine, there))
+
+    def _at(self, engine: DemoEngine) -> Engine | None:
+        assert self._gateway is not None
+        return next((each for each in self._gateway.world.fleet if each.name == engine.name), None)
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _death(self, engine: DemoEngine, there: Engine) -> None:
+        """Once the gateway has noticed a death and nothing is left there, say what became of the requests."""
+        assert self._gateway is not None
+        requests = self._gateway.world.control.state.requests
+        left = int(NOTICED_S / STEP_S)
+        while left and (there.status != DOWN or requests[there.slot]):
+            left -= 1
+            await asyncio.sleep(STEP_S)
+        cut = self._cut.pop(there.slot, set())
+        moved = self._moved.pop(there.slot, set()) - cut
+        self._say(
+            f"engine {engine.name}: {_count(len(moved), 'request')} moved to other engines before a first byte, "
+            f"{_count(len(cut), 'answer')} cut in the middle"
+        )
+
+    async def _return(self, engine: DemoEngine, there: Engine) -> None:
+        while there.status != SERVING:
+            await asyncio.sleep(STEP_S)
+        self._moved.pop(there.slot, None)
+        self._cut.pop(there.slot, None)
+        self._say(f"engine {engine.name} is back and takes requests; kill it again with: kill -9 {engine.process.pid}")
+
+    async def _queues(self, gateway: Gateway) -> None:
+        """Say when requests begin to wait at the gateway, and when none waits any more."""
+        held = gateway.world.control.held
+        while True:
+            while len(held) < QUEUED:
+                await asyncio.sleep(STEP_S)
+            began, most = now(), len(held)
+            self._say("overload: requests wait at the gateway (the tile Held, and TTFT)")
+            while len(held):
+                most = max(most, len(held))
+                await asyncio.sleep(STEP_S)
+            took = duration(round((now() - began) * 1e-12, 1))
+            self._say(f"the queue is gone after {took}; at most {most} requests waited")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
