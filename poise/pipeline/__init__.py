@@ -9,7 +9,8 @@ made by    schedules/, a file each, found by name (find.py); from greedy.py, blo
            (vocabulary), wave.py and offload.py (PipeOffload), conflicts.py and along.py (SkipPipe)
 searched   for a shop.py: seeds from family.py and modulo.py, improved by squeeze.py and search.py, made long by
            steady.py, measured against bound.py or exact.py (certified.py)
-beside     recompute.py; delay.py (what optimizers do about late gradients)
+beside     recompute.py; partition.py (layers to stages), placement.py (nodes to stages), delay.py (what optimizers do
+           about late gradients)
 """
 
 from __future__ import annotations

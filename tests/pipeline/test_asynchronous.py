@@ -1,6 +1,9 @@
-"""PipeDream and pipelined backpropagation: versions, staleness, and what makes up for delays."""
+"""PipeDream and pipelined backpropagation: partitions, versions, staleness, and what makes up for delays."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,9 +13,82 @@ from hypothesis import strategies as st
 from poise.core.errors import ScheduleError
 from poise.pipeline import Costs, check, make, time
 from poise.pipeline.delay import delay, predicted, small_batch, spike
+from poise.pipeline.partition import Layer, Level, Partition, Stage, partition
 
 few = settings(max_examples=60, deadline=None)
 ranks = st.integers(1, 8)
+numbers = st.integers(0, 9).map(Fraction)
+
+
+def every(count: int, devices: int) -> Iterator[list[tuple[int, int, int]]]:
+    """All ways to cut `count` layers into stages of consecutive layers with replicas that use all devices."""
+
+    def ways(first: int, left: int) -> Iterator[list[tuple[int, int, int]]]:
+        for last in range(first, count):
+            if last == count - 1 and left:
+                yield [(first, last, left)]
+            for used in range(1, left):
+                yield from ([(first, last, used), *rest] for rest in ways(last + 1, left - used))
+
+    return ways(0, devices)
+
+
+def cost(layers: list[Layer], bandwidth: Fraction, stages: list[tuple[int, int, int]]) -> Fraction:
+    """Time per input of one level, by the paper's words."""
+    found = Fraction(0)
+    for first, last, count in stages:
+        own = layers[first : last + 1]
+        sync = Fraction(2 * (count - 1), count) * sum(each.weights for each in own) / bandwidth
+        found = max(found, max(sum((each.time for each in own), Fraction(0)), sync) / count)
+        if last + 1 < len(layers):
+            found = max(found, 2 * layers[last].output / bandwidth)
+    return found
+
+
+layer = st.builds(Layer, st.integers(1, 9).map(Fraction), numbers, numbers)
+
+
+@few
+@given(st.lists(layer, min_size=1, max_size=6), st.integers(1, 5), st.integers(1, 6))
+def test_the_partition_is_that_of_exhaustive_search(layers: list[Layer], devices: int, bandwidth: int) -> None:
+    found = partition(layers, [Level(devices, Fraction(bandwidth))])
+    best = min(cost(layers, Fraction(bandwidth), stages) for stages in every(len(layers), devices))
+    as_list = [(each.first, each.last, each.replicas) for each in found.stages]
+    assert found.time == best == cost(layers, Fraction(bandwidth), as_list)
+    assert sum(each.replicas for each in found.stages) == devices
+
+
+@few
+@given(st.lists(layer, min_size=1, max_size=4), st.integers(1, 3), st.integers(1, 2), st.integers(1, 6))
+def test_two_levels_by_exhaustive_search(layers: list[Layer], hosts: int, devices: int, bandwidth: int) -> None:
+    """A host is a pipeline of its devices; the outer level sees only how long that takes."""
+    outer, inner = Fraction(bandwidth), Fraction(2 * bandwidth)
+    found = partition(layers, [Level(devices, inner), Level(hosts, outer)])
+
+    def host(first: int, last: int) -> Fraction:
+        own = layers[first : last + 1]
+        return min(cost(own, inner, stages) for stages in every(len(own), devices))
+
+    best = None
+    for stages in every(len(layers), hosts):
+        took = Fraction(0)
+        for first, last, count in stages:
+            weights = sum((each.weights for each in layers[first : last + 1]), Fraction(0))
+            took = max(took, max(host(first, last), Fraction(2 * (count - 1), count) * weights / outer) / count)
+            if last + 1 < len(layers):
+                took = max(took, 2 * layers[last].output / outer)
+        best = took if best is None else min(best, took)
+    assert found.time == best
+    assert sum(each.replicas for each in found.stages) == hosts * devices
+
+
+def test_a_partition_becomes_a_schedule() -> None:
+    layers = [Layer(Fraction(6), Fraction(1), Fraction(0)), Layer(Fraction(3), Fraction(1), Fraction(900))]
+    found = partition(layers, [Level(3, Fraction(100))])
+    assert found == Partition(Fraction(3), (Stage(0, 0, 2), Stage(1, 1, 1)))
+    schedule = make("pipedream", 3, 60, replicas=[each.replicas for each in found.stages])
+    took = time(schedule, Costs.of(f=[2, 1], b=[2, 1], w=[2, 1])).makespan
+    assert took / 60 < Fraction(found.time) + Fraction(1, 4)
 
 
 @few

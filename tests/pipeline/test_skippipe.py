@@ -16,6 +16,7 @@ from poise.pipeline import Costs, check, make, time
 from poise.pipeline.along import along
 from poise.pipeline.communicate import communicate
 from poise.pipeline.conflicts import Ban, Field, fastest, plan
+from poise.pipeline.placement import place, slowness
 from poise.pipeline.schedule import Schedule
 
 few = settings(max_examples=40, deadline=None)
@@ -126,6 +127,25 @@ def test_planned_paths_beat_random_ones_and_those_beat_full_ones() -> None:
     assert order[0] < order[1] < order[2]
 
 
+def test_placement_is_the_best_of_all_on_small_ones() -> None:
+    for seed in range(3):
+        draw = Random(seed)
+        links = [[0.0] * 6 for _ in range(6)]
+        for one in range(6):
+            for two in range(one):
+                links[one][two] = links[two][one] = draw.random()
+        best = min(slowness(links, (2, 2, 2), order, 2) for order in permutations(range(6)))
+        found = place(links, (2, 2, 2), factor=2, seed=seed, population=40, trials=600)
+        assert slowness(links, (2, 2, 2), found, 2) == best
+
+
+def test_placement_keeps_sites_together() -> None:
+    """Two sites of three nodes: gradients stay within a site."""
+    links = [[0.0 if one == two else 1.0 if one % 2 == two % 2 else 50.0 for one in range(6)] for two in range(6)]
+    found = place(links, (3, 3), factor=3, population=30, trials=400)
+    assert {frozenset(found[:3]), frozenset(found[3:])} == {frozenset({0, 2, 4}), frozenset({1, 3, 5})}
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -138,3 +158,5 @@ def test_planned_paths_beat_random_ones_and_those_beat_full_ones() -> None:
 def test_what_it_cannot_take_is_said(given: dict[str, object], said: str) -> None:
     with pytest.raises(ScheduleError, match=said):
         make("skippipe", 4, 8, **given)
+    with pytest.raises(ScheduleError, match="placement: sizes 2 2 and links of 3"):
+        place([[0.0] * 3] * 3, (2, 2))

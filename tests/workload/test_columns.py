@@ -14,6 +14,7 @@ from poise.core.errors import TraceError, UserError
 from poise.core.units import SECOND
 from poise.workload.readers import column_map
 from poise.workload.readers.named import parse_columns
+from tests.workload.agent_files import conversation, put_lines, request
 
 ODD = "created at;in tok;out tok\n2026-01-01 10:00:00;100;20\n2026-01-01 10:00:02.5;300;7\n"
 NAMED = {"arrival_s": "created at", "prompt_tokens": "in tok", "output_tokens": "out tok"}
@@ -213,3 +214,9 @@ def test_a_map_of_columns_needs_columns(tmp_path: Path) -> None:
     file.write_text("{broken\n")
     with pytest.raises(TraceError, match="line 1"):
         column_map(file)
+
+
+def test_conversations_need_no_columns(tmp_path: Path) -> None:
+    file = put_lines(tmp_path, [conversation([request(0, 640, 10)])])
+    found = column_map(file)
+    assert (found.format, found.missing) == ("weka", ())

@@ -160,9 +160,14 @@ SAMPLE = 100
 def column_map(path: str | os.PathLike[str], *, columns: Mapping[str, str] | None = None) -> ColumnMap:
     """Return how the columns of the trace in `path` are read, and suggestions where a needed one is missing.
 
-    columns: as for `read`. TraceError for a file that cannot be read, or has no columns.
+    Conversations have no columns, and lack none. columns: as for `read`. TraceError for a file that cannot be read, or
+    has no columns.
     """
-    chosen, raw, fields = _open(Path(path), "auto", SAMPLE, columns, None)
+    file = Path(path)
+    data = None if file.is_dir() else opened(file)
+    if is_weka(file, data):
+        return ColumnMap(WEKA, (), {}, (), {})
+    chosen, raw, fields = _open(file, "auto", SAMPLE, columns, data)
     missing = _missing(fields)
     if not raw.columns:
         _demand(raw, chosen, missing)

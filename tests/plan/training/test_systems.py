@@ -11,6 +11,7 @@ from poise.catalogue.devices import device
 from poise.core.chance import Chance
 from poise.core.errors import ScenarioError
 from poise.cost.training import Job, Layout, predict, shape
+from poise.plan.training.frontier import Link, communication_s, memory, three_level, zero_3, zero_pp
 from poise.plan.training.galvatron import choose, strategies
 from poise.plan.training.holmes import Site, dealt, spread
 from poise.plan.training.pipette import Work, hidden_path_s, naive_s, place, step_s
@@ -104,3 +105,16 @@ def test_rules_choose_what_fits_and_a_search_is_never_slower() -> None:
     assert chosen.fits(job)
     assert (chosen.layout.micro_batch, chosen.layout.recompute) == (1, "none")
     assert search(job).best[0].seconds <= chosen.seconds * 1.001
+
+
+def test_three_levels_move_less_over_slow_links() -> None:
+    """20 billion weights on 384 dies: pairs at 200 GB/s, servers of eight at 50, 25 beyond."""
+    links, weights = [Link(2, 200e9), Link(8, 50e9), Link(384, 25e9)], 20e9
+    plain, plus, three = (
+        communication_s(each, weights, links, 4) for each in (zero_3(384), zero_pp(384, 8), three_level(384, 8))
+    )
+    assert three < plus < plain
+    assert memory(zero_3(384), weights) < memory(three_level(384, 8), weights)
+    assert memory(three_level(384, 8), weights) == pytest.approx(weights * (1 + 2 / 8 + 12 / 384))
+    with pytest.raises(ScenarioError, match="no link joins 512 ranks"):
+        communication_s(zero_3(512), weights, links, 1)
