@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from poise.scenario.load import load
 from poise.scenario.step.read import is_step
 from poise.scenario.tournament.read import is_tournament
 from tests.scenario.test_traffic import FILES
+from tests.test_docs import parse
 
 SCENARIO = """\
 model: poise/tiny
@@ -77,6 +79,18 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
         assert "Usage: poise" in capsys.readouterr().out
     assert main([]) == 2
     assert "simulate" in capsys.readouterr().out
+
+
+def test_poise_alone_offers_three_first_things_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert main([]) == 0
+    said = capsys.readouterr().out
+    offered = re.findall(r"^  poise (.+?)(?: \\\n +(.+))?$", said, re.MULTILINE)
+    assert len(offered) == 3 and len(said.splitlines()) < 15
+    for first, rest in offered:
+        parse(shlex.split(f"{first} {rest}"))
 
 
 def test_the_answer_is_first_and_the_belief_last(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:

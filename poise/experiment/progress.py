@@ -71,7 +71,7 @@ class Bars:
         if now - self._said < LINE_S:
             return
         self._said = now
-        left = f", about {waiting((now - since) / done * (total - done))} left" if done else ""
+        left = f", about {waiting((now - since) / done * (total - done))} left" if 0 < done < total else ""
         print(f"{label}: {done:,} of {total:,}{left}", file=self._file, flush=True)
 
     def _begun(self) -> Progress:

@@ -31,7 +31,7 @@ def write_page(plan: Plan, folder: Path) -> list[Path]:
     path, text = folder / "plan.html", page(plan)
     with replacing(path) as file:
         file.write(text.encode())
-    return [path, *write_figures(tidy(plan.found.trials, plan.demand.rate), text, folder)]
+    return [path, *write_figures(tidy(plan.tried, plan.demand.rate), text, folder)]
 
 
 def page(plan: Plan) -> str:

@@ -160,7 +160,7 @@ class Plan:
         """A row for each fleet that was simulated, the plan first, as a polars frame (`rows.record` says what)."""
         import polars as pl
 
-        rows = [record(each, self.ask.goal, self.best) for each in self._tried]
+        rows = [record(each, self.ask.goal, self.best) for each in self.tried]
         return pl.DataFrame(rows, infer_schema_length=None)
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -179,7 +179,7 @@ class Plan:
         needed("matplotlib", "plot", "Plan.plot")
         from poise.plan.plots import trade_offs
 
-        return trade_offs(self._tried, self.best, self.ask.goal)
+        return trade_offs(self.tried, self.best, self.ask.goal)
 
     def __repr__(self) -> str:
         best = self.best
@@ -197,11 +197,12 @@ class Plan:
         return card("", paragraph(self.chosen.sentence(), strong=True), table(HEADS, rows, strong=(0,)))
 
     @property
-    def _tried(self) -> list[Trial]:
-        goal = self.ask.goal
-        return sorted(
-            self.found.trials, key=lambda each: (each is not self.best, not each.meets(goal), each.value(goal))
-        )
+    def tried(self) -> list[Trial]:
+        """Every fleet that was simulated: the plan as it was confirmed, then those that hold, the best first."""
+        goal, best = self.ask.goal, self.best
+        others = [each for each in self.found.trials if best is None or each.fleet != best.fleet]
+        others.sort(key=lambda each: (not each.meets(goal), each.value(goal)))
+        return others if best is None else [best, *others]
 
     @property
     def pareto(self) -> list[Trial]:

@@ -65,7 +65,7 @@ def drawings(page: str) -> dict[str, str]:
 
 
 def write_drawings(page: str, folder: Path) -> list[Path]:
-    """Write the drawings of a page below `folder`, as figures/NAME.svg in place of earlier ones; returns their paths."""
+    """Write the drawings of a page as figures/NAME.svg below `folder`, in place of earlier ones; returns the paths."""
     files: list[Path] = []
     for old in (folder / FOLDER).glob("*.svg"):
         old.unlink()

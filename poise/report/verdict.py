@@ -83,7 +83,7 @@ class Verdict:
         if self.best is None:
             return ""
         if self.winner:
-            return f"Best by {self.by.label}: {self.winner}{self._lead()}."
+            return f"Best by {self.by.label}: {self.winner}{self.lead}."
         if self.unknown:
             return f"No verdict by {self.by.label} between {self.best} and {', '.join(self.unknown)}: {self.lack}."
         if all(self.differences[name].why == EXACT for name in self.tied):
@@ -99,8 +99,9 @@ class Verdict:
         why = self.differences[self.unknown[0]].why
         return f"{why}; {self.length.cure}" if self.length and why == TOO_SHORT else why
 
-    def _lead(self) -> str:
-        """The distance of the runner-up."""
+    @property
+    def lead(self) -> str:
+        """The distance of the runner-up, in brackets."""
         name, gap = min(self.differences.items(), key=lambda each: abs(each[1].value or 0))
         return f" (the next is {name}, {_gap(gap, self.by)} away)"
 

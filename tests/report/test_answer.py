@@ -26,8 +26,8 @@ def carrying(**loads: float | None) -> dict[str, Carried]:
 
 def test_the_winner_its_lead_its_headroom_and_the_devices_that_would_do() -> None:
     assert decide(basis({1.0: EVEN, 2.0: A_WINS}, carrying(A=4.0, B=2.0, C=2.0))) == (
-        "Take A: at load 2 25 % ± 5 % more of the requests meet the SLO than with the next, B, as good as any at load 1; "
-        "4× headroom over the load of now (B and C 2×), so about 4 of the 16 H100 would do."
+        "Take A: at load 2 25 % ± 5 % more of the requests meet the SLO than with the next, B, as good as any at load "
+        "1; 4× headroom over the load of now (B and C 2×), so about 4 of the 16 H100 would do."
     )
 
 
@@ -52,8 +52,8 @@ def test_a_single_load_that_is_carried_shows_no_headroom() -> None:
 
 def test_among_equals_what_would_decide_is_said() -> None:
     assert decide(basis({1.0: EVEN}, carrying(A=2.0, B=2.0, C=2.0))) == (
-        "Take any: by SLO met no difference is beyond chance at load 1 (equal to within 6 %; about 80 seeds in place of 5 "
-        "might tell them apart); 2× headroom over the load of now, so about 8 of the 16 H100 would do."
+        "Take any: by SLO met no difference is beyond chance at load 1 (equal to within 6 %; about 80 seeds in place "
+        "of 5 might tell them apart); 2× headroom over the load of now, so about 8 of the 16 H100 would do."
     )
 
 
