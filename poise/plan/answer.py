@@ -18,7 +18,7 @@ SUPERLATIVE = {"cost": "cheapest", "gpus": "smallest", "energy": "thriftiest"}
 class Chosen:
     """A plan that holds. others: the next best fleets.  rate: requests per second.  changes: None where not known.
 
-    confirmed: whether it was confirmed by all seeds.
+    confirmed: whether all seeds were tried.  sure: whether the interval of the share lies above what is asked.
     """
 
     best: Trial
@@ -27,16 +27,18 @@ class Chosen:
     rate: float
     changes: Changes | None
     confirmed: bool
+    sure: bool = True
 
     def sentence(self) -> str:
         """The answer."""
         best, goal = self.best, self.goal
         price = f"${best.fleet.price_per_hour:.2f}/h, " if best.fleet.price_per_hour else ""
         share = f"{write(best.attainment, 'share')}{'' if best.spread is None else f' ± {100 * best.spread:.2g} %'}"
+        doubt = " (not sure: chance may decide)" if self.confirmed and not self.sure else ""
         parts = [
             f"Take {best.fleet.written}, {best.fleet.router}: {price}{counted(best.fleet.devices)}, the "
             f"{SUPERLATIVE[goal.minimize]} that holds the SLO, for {share} of the requests at "
-            f"{significant(self.rate)} req/s",
+            f"{significant(self.rate)} req/s{doubt}",
             self._headroom(),
             self._next(),
         ]

@@ -154,7 +154,10 @@ class Plan:
         if self.best is None:
             return None
         others = [trial for trial in self.ranked if trial is not self.best]
-        return Chosen(self.best, others, self.ask.goal, self.demand.rate, self.changes, not self.found.interrupted)
+        return Chosen(
+            self.best, others, self.ask.goal, self.demand.rate, self.changes,
+            confirmed=not self.found.interrupted, sure=self.sure is self.best,
+        )  # fmt: skip
 
     def frame(self) -> DataFrame:
         """A row for each fleet that was simulated, the plan first, as a polars frame (`rows.record` says what)."""
@@ -170,16 +173,16 @@ class Plan:
         return to_pandas(self.frame())
 
     def plot(self) -> Figure:
-        """Price, devices and power against the share that meets the SLO, of every fleet that was simulated whole.
+        """The plan beside the next best fleets: price, devices, power, the share that meets the SLO, and latencies.
 
         A matplotlib figure; UserError without it, the extra `plot`.
         """
         from poise.report.optional import needed
 
         needed("matplotlib", "plot", "Plan.plot")
-        from poise.plan.plots import trade_offs
+        from poise.plan.plots import beside
 
-        return trade_offs(self.tried, self.best, self.ask.goal)
+        return beside(self.tried, self.ask.goal)
 
     def __repr__(self) -> str:
         best = self.best

@@ -7,7 +7,7 @@ from typing import Any
 
 from poise.plan.goal import Goal
 from poise.plan.trial import Trial
-from poise.report.tidy import Row
+from poise.report.tidy import Row, between
 
 HEADS = ("fleet", "router", "$/h", "devices", "SLO met", "TTFT s", "TPOT ms", "kW", "$/Mtok", "J/token")
 
@@ -36,7 +36,7 @@ def tidy(trials: Iterable[Trial], rate: float) -> Iterator[Row]:
             if (value := _figure(trial, name)) is None:
                 continue
             half = trial.spread if name == "attainment" else None
-            ends = (None, None) if half is None else (value - half, value + half)
+            ends = between(value, half, share=True)
             yield Row(f"{trial.fleet.written}, {trial.fleet.router}", 1.0, rate, None, name, unit, value, *ends)
 
 

@@ -1,6 +1,6 @@
 """Results as matplotlib figures (extra `plot`), in the colours of the pages, with units and the names on the lines.
 
-A figure is no part of pyplot: nothing has to be closed, and a notebook shows it once.
+Figures are made without pyplot, so they need not be closed, and a notebook shows each once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from poise.report.figures import ATTAINMENT, Curves
 from poise.report.figures import Figure as Measure
@@ -81,6 +81,61 @@ class Panel:
     steps: bool = False
     marks: Mapping[str, float] = field(default_factory=dict)
     limit: tuple[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A figure of several candidates: its title and unit, a value of each (None: missing), half of its interval.
+
+    limit: the value asked for, with its name.
+    """
+
+    title: str
+    unit: str
+    values: Sequence[float | None]
+    halves: Sequence[float | None] = ()
+    kind: Kind = "number"
+    limit: tuple[str, float] | None = None
+
+
+def dots(names: Sequence[str], columns: Sequence[Column], title: str = "") -> Figure:
+    """A row for each candidate, the chosen one first, and a pair of axes for each figure; limits are dotted lines."""
+    wide = 1.5 + 0.068 * max((len(name) for name in names), default=10)
+    figure = Drawing(figsize=(wide + 2.4 * len(columns), 1.4 + 0.32 * len(names)), layout="constrained")
+    figure.suptitle(title, fontsize=10, fontweight="bold", x=0.01, ha="left")
+    first: Axes | None = None
+    for number, column in enumerate(columns):
+        axes = figure.add_subplot(1, len(columns), number + 1, sharey=first)
+        first = first or axes
+        _column(axes, column)
+        axes.tick_params(axis="y", labelleft=axes is first, length=0)
+    if first is not None:
+        first.set_yticks(range(len(names)), names, fontsize=8.5)
+        first.set_ylim(len(names) - 0.5, -0.5)
+    return figure
+
+
+def _column(axes: Axes, column: Column) -> None:
+    halves = column.halves or [None] * len(column.values)
+    for at, (value, half) in enumerate(zip(column.values, halves, strict=True)):
+        if value is not None:
+            tint = COLOURS[1] if at == 0 else COLOURS[0]
+            axes.errorbar(value, at, xerr=half, fmt="D" if at == 0 else "o", color=tint, markersize=5, elinewidth=1)
+    if column.limit is not None:
+        name, limit = column.limit
+        axes.axvline(limit, color=MUTED, linestyle=":", linewidth=1.2)
+        axes.annotate(
+            name, (limit, 1.0), xycoords=("data", "axes fraction"), fontsize=8, color=MUTED, ha="center", va="bottom"
+        )
+    axes.set_xlabel(f"{column.title}, {column.unit}" if column.unit else column.title)
+    if column.kind in ("share", "seconds"):
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: write(value, column.kind, 3)))
+    if column.kind == "share":
+        low, high = axes.get_xlim()
+        axes.set_xlim(max(low, -0.02), min(high, 1.02))
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.grid(color="#dde1e6", linewidth=0.6)
+    axes.spines[["top", "right", "left"]].set_visible(False)
 
 
 def drawing(panels: Sequence[Panel], *, columns: int = 3) -> Figure:

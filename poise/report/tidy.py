@@ -45,14 +45,21 @@ def unit(figure: Figure) -> str:
     return _UNITS.get(figure.name) or _UNITS.get(figure.kind, "")
 
 
+def between(value: float, half: float | None, *, share: bool = False) -> tuple[float | None, float | None]:
+    """The ends of an interval, None where there is none; those of a share stay between 0 and 1."""
+    if half is None:
+        return None, None
+    low, high = value - half, value + half
+    return (max(low, 0.0), min(high, 1.0)) if share else (low, high)
+
+
 def rows(cases: Iterable[Case]) -> Iterator[Row]:
     """Every figure of every case: the mean with its interval, then the value of each seed."""
     for case in cases:
         for figure in (*KEY, *(each for series in SERIES.values() for each in series)):
             if (value := figure.value(case.result)) is None:
                 continue
-            half = figure.half_width(case.result)
-            ends = (None, None) if half is None else (value - half, value + half)
+            ends = between(float(value), figure.half_width(case.result), share=figure.kind == "share")
             head = (case.policy, case.load, case.rate)
             yield Row(*head, None, figure.name, unit(figure), float(value), *ends)
             for seed in case.result.get("per_seed", ()):

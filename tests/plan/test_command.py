@@ -104,10 +104,10 @@ def test_a_plan_shows_itself_in_a_notebook() -> None:
     assert frame["chosen"].to_list() == [True] + [False] * (len(frame) - 1)
     assert found.to_pandas()["price_per_hour"].to_list() == frame["price_per_hour"].to_list()
     axes = found.plot().axes
-    assert [each.get_xlabel() for each in axes] == ["dollars per hour", "devices", "kilowatts drawn"]
-    for each in axes:
-        assert {found.best.fleet.written, "asked: 99 %"} <= {text.get_text() for text in each.texts}
-        assert each.get_ylabel() == "share of requests that meet the SLO"
+    heads = ["price, $/h", "devices", "power drawn, kW", "SLO met", "TTFT at 99 %", "TPOT at 99 %"]
+    assert [each.get_xlabel() for each in axes] == heads
+    assert axes[0].get_yticklabels()[0].get_text() == f"{found.best.fleet.written}, {found.best.fleet.router}"
+    assert [text.get_text() for text in axes[-1].texts] == ["limit 50 ms"]
 
 
 def test_out_has_the_page_and_what_deploys_the_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

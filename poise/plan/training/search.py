@@ -74,16 +74,16 @@ class TrainSearchResult:
         return to_pandas(self.frame())
 
     def plot(self) -> Figure:
-        """The time of a step against memory, of the alternatives and the frontier.
+        """The alternatives side by side: the time of a step, memory, MFU and what is lost.
 
         A matplotlib figure; UserError without it, the extra `plot`.
         """
         from poise.report.optional import needed
 
         needed("matplotlib", "plot", "TrainSearchResult.plot")
-        from poise.plan.training.plots import time_and_memory
+        from poise.plan.training.plots import beside
 
-        return time_and_memory(self.job, self.alternatives, self.frontier)
+        return beside(self.job, self.alternatives)
 
     def __repr__(self) -> str:
         best = self.best[0].layout.label() if self.best else "nothing fits"

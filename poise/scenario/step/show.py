@@ -46,7 +46,12 @@ def answer(comparison: Comparison) -> str:
         return ""
     first, label = next(iter(best.values())), study.by.label
     if len(best) == 1:
-        return f"Take {first.winner}: the best by {label}{first.lead}." if first.winner else str(first)
+        if first.winner:
+            return f"Take {first.winner}: the best by {label}{first.lead}."
+        if first.unknown:
+            return str(first)
+        names, more = ", ".join((first.best or "", *first.tied)), f"; {first.more}" if first.more else ""
+        return f"Take any of {names}: by {label} no difference is beyond chance ({first.within}{more})."
     if first.winner and all(each.winner == first.winner for each in best.values()):
         return f"Take {first.winner}: the best by {label} at every {study.axis}."
     led = ", ".join(
