@@ -169,7 +169,7 @@ class Better:
     def __call__(self, trial: Trial) -> None:
         """Print one fleet, if the output is a terminal or read by a program."""
         from poise.experiment.progress import for_programs
-        from poise.plan.show import counted
+        from poise.plan.answer import counted
 
         fleet = trial.fleet
         price = f" ${fleet.price_per_hour:.2f}/h" if fleet.price_per_hour else ""
@@ -189,13 +189,14 @@ def _show(options: PlanOptions, found: Plan) -> None:
 
 def _write(options: PlanOptions, found: Plan, places: dict[str, Any]) -> None:
     from poise.plan.to_dict import as_dict
+    from poise.report.tidy import in_short
     from poise.scenario.write import put_json
 
     put_json(as_dict(found), options.json)
     if options.out is not None:
         files = _write_folder(found, options.out, places)
         if not options.quiet:
-            names = f"Wrote to {options.out}: {', '.join(file.name for file in files)}"
+            names = f"Wrote to {options.out}: {', '.join(in_short(files, options.out))}"
             print("\n".join([names, *_lacking(found, places)]), file=sys.stderr if options.json == "-" else sys.stdout)
 
 
@@ -217,7 +218,7 @@ def _write_folder(found: Plan, folder: Path, places: dict[str, Any]) -> list[Pat
 
     json_file = folder / "plan.json"
     write_json(as_dict(found), json_file)
-    files = [json_file, write_page(found, folder)]
+    files = [json_file, *write_page(found, folder)]
     if found.deployed is None:
         return files
     return files + write_deployment(found.deployed, replace(found.setting, **places), folder)

@@ -7,15 +7,17 @@ from html import escape
 from pathlib import Path
 
 from poise.plan.plan import Plan
+from poise.plan.rows import HEADS, cells, tidy
 from poise.plan.scale import Scaled, pool_name
-from poise.plan.show import HEADERS, headline, remarks, row, share, spent, written
+from poise.plan.show import remarks, share, spent, written
 from poise.plan.trial import Trial
-from poise.plan.verdict import nothing
+from poise.plan.verdict import answer, nothing
 from poise.report.chart import Line, Scale, chart, swatch
 from poise.report.files import replacing
 from poise.report.frame import document
 from poise.report.pieces import fold, grid, section, table
 from poise.report.scaling import SHOWN
+from poise.report.tidy import write_figures
 
 HOLDS, MISSES, CHOSEN = 2, 7, 0
 """Colours of fleets that hold, of those that do not, and of the plan."""
@@ -24,12 +26,12 @@ Axis = tuple[str, Callable[[Trial], float | None], bool]
 """An axis: its label, the figure, and whether it is logarithmic."""
 
 
-def write_page(plan: Plan, folder: Path) -> Path:
-    """Write `plan.html` into `folder` and return its path."""
-    path = folder / "plan.html"
+def write_page(plan: Plan, folder: Path) -> list[Path]:
+    """Write `plan.html`, its drawings and its figures into `folder` and return their paths."""
+    path, text = folder / "plan.html", page(plan)
     with replacing(path) as file:
-        file.write(page(plan).encode())
-    return path
+        file.write(text.encode())
+    return [path, *write_figures(tidy(plan.tried, plan.demand.rate), text, folder)]
 
 
 def page(plan: Plan) -> str:
@@ -37,9 +39,11 @@ def page(plan: Plan) -> str:
     best = plan.best
     title = f"A fleet for {plan.ask.model.name}"
     if best is None:
-        body = section("No plan holds", _list(nothing(plan)), anchor="plan")
+        body = section(
+            "No plan holds", f'<p class="answer">{escape(answer(plan))}</p>', _list(nothing(plan)), anchor="plan"
+        )
     else:
-        lines = "".join(f"<p>{escape(line)}</p>" for line in headline(plan, best))
+        lines = f'<p class="answer">{escape(answer(plan))}</p>'
         body = section("The plan", lines, _list(list(remarks(plan, best))), anchor="plan")
         body += section("Fleets that hold, the plan first", _table(plan.ranked), anchor="holds")
     body += section("What is traded for what", _legend(), grid(_charts(plan), pairs=True), anchor="trade")
@@ -64,8 +68,8 @@ def _list(lines: Sequence[str]) -> str:
 
 
 def _table(trials: Sequence[Trial]) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in HEADERS)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row(each)) + "</tr>" for each in trials)
+    head = "".join(f"<th>{escape(name)}</th>" for name in HEADS)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells(each)) + "</tr>" for each in trials)
     return table(head, body)
 
 

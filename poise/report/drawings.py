@@ -20,7 +20,7 @@ WIDE = 20
 POINTS = 12_000
 """The most points of all distributions of a page."""
 
-_SWEPT = (
+SWEPT = (
     (TTFT[1], "TTFT, median"),
     (TTFT[4], "TTFT, 99th percentile"),
     (TPOT[4], "TPOT, 99th percentile"),
@@ -42,19 +42,27 @@ def load_axis(loads: Sequence[float]) -> Scale:
 
 def sweep_section(cases: Sequence[Case], findings: Findings, styles: Styles, legend: str) -> str:
     """Curves over load for each policy; empty unless there are two loads."""
+    charts = sweep(cases, findings, styles)
+    if not charts:
+        return ""
+    return section(
+        "Over load", f'<p class="soft">{escape(_caption(findings))}</p>', legend, grid(charts), anchor="over-load"
+    )
+
+
+def sweep(cases: Sequence[Case], findings: Findings, styles: Styles) -> list[str]:
+    """A chart of each figure that is drawn over load; none unless there are two loads."""
     loads = [case.load for case in cases if case.load is not None]
     if len(set(loads)) < 2:
-        return ""
+        return []
     axis, marks = load_axis(loads), _marks(findings, styles)
     charts = []
-    for figure, title in _SWEPT:
+    for figure, title in SWEPT:
         lines = [_swept(name, style, cases, figure) for name, style in styles.items()]
         y = Scale(figure.label, figure.kind, log=figure.kind == "seconds")
         reading = f"{figure.label}: {{y}} at load {{x}}"
         charts.append(chart(title, lines, axis, y, reading=reading, dots=True, marks=marks))
-    return section(
-        "Over load", f'<p class="soft">{escape(_caption(findings))}</p>', legend, grid(charts), anchor="over-load"
-    )
+    return charts
 
 
 def _caption(findings: Findings) -> str:

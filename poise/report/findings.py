@@ -49,7 +49,8 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """judged: loads in order.  limits: one per policy.  said: sentences about the limits.
+    """judged: loads in order.  limits: one per policy.  said: sentences about the limits.  answer: the sentence that
+    decides (`answer.decide`).
 
     intervals: what ± means.  one: what load 1 means.  partial: progress of a stopped comparison, empty if complete.
     """
@@ -60,3 +61,4 @@ class Findings:
     intervals: str = ""
     one: str = "the workload as it is"
     partial: str = ""
+    answer: str = ""

@@ -27,6 +27,7 @@ from poise.report.replicas import replicas_section
 from poise.report.scaling import scaling_section
 from poise.report.slowest import worst_section
 from poise.report.summary import everything_section, summary_section
+from poise.report.tidy import rows, write_figures
 from poise.report.wording import MISSING, belief_line, duration, significant, slo_line
 
 FEW = 6
@@ -42,7 +43,7 @@ class About:
 
     engine: name and version of the engine model.  cost: provenance of the cost data (`Estimator.describe()`).
     workload: where the load comes from (`Workload.source`).  version: Poise's.
-    pools: the name of each replica's pool, where there are several.
+    pools: the name of each replica's pool, where there are several.  answer: the sentence that decides a single run.
     trace: what was found in the trace, in one line; empty for nothing.
     """
 
@@ -57,12 +58,20 @@ class About:
     version: str = ""
     pools: Sequence[str] = ()
     trace: str = ""
+    answer: str = ""
 
 
-def html_report(path: str | Path, cases: Sequence[Case], about: About, findings: Findings | None = None) -> None:
-    """Write the page about `cases` to `path`, whole or not at all; raises `UserError` when it cannot be written."""
-    with replacing(path) as file:
-        file.write(page(cases, about, findings).encode())
+def html_report(
+    path: str | Path, cases: Sequence[Case], about: About, findings: Findings | None = None, *, data: bool = False
+) -> list[Path]:
+    """Write the page about `cases` to `path`, whole or not at all; raises `UserError` when it cannot be written.
+
+    data: write its figures and drawings beside it, too (`tidy.write_figures`). Returns the paths.
+    """
+    text, target = page(cases, about, findings), Path(path)
+    with replacing(target) as file:
+        file.write(text.encode())
+    return [target, *(write_figures(rows(cases), text, target.parent) if data else ())]
 
 
 def page(cases: Sequence[Case], about: About, findings: Findings | None = None) -> str:
@@ -85,11 +94,17 @@ def page(cases: Sequence[Case], about: About, findings: Findings | None = None) 
         _provenance(about),
     ]
     body = "".join(parts)
-    whole = f"{_header(about, _partial(asked, findings))}{_contents(body)}{body}"
+    whole = f"{_header(about, _answer(about, findings), _partial(asked, findings))}{_contents(body)}{body}"
     return document(about.title, whole, above=HATCH)
 
 
-def _header(about: About, partial: str) -> str:
+def _answer(about: About, findings: Findings | None) -> str:
+    """The sentence that decides, as a paragraph; empty where there is none."""
+    text = about.answer if findings is None else findings.answer
+    return f'<p class="answer">{escape(text)}</p>' if text else ""
+
+
+def _header(about: About, answer: str, partial: str) -> str:
     seeds = ", ".join(map(str, about.seeds)) or MISSING
     facts = {
         "Engine model": about.engine,
@@ -106,7 +121,7 @@ def _header(about: About, partial: str) -> str:
         facts["Poise"] = about.version
     first = f'<p class="belief">{escape(belief_line(about.belief))}</p>'
     stopped = f'<p class="partial">Interrupted: {escape(partial)}.</p>' if partial else ""
-    return f"<header>{first}<h1>{escape(about.title)}</h1>{stopped}{_facts(facts)}</header>"
+    return f"<header>{first}<h1>{escape(about.title)}</h1>{answer}{stopped}{_facts(facts)}</header>"
 
 
 def _partial(cases: Sequence[Case], findings: Findings | None) -> str:

@@ -27,6 +27,7 @@ h2{font-size:1.15rem;margin:2em 0 .5em}
 h3{font-size:1rem;margin:1em 0 .4em;overflow-wrap:anywhere}
 p{margin:.3em 0;overflow-wrap:anywhere;max-width:95ch}
 .belief{color:var(--soft);max-width:none}
+.answer{font-size:1.15em;font-weight:600}
 .partial{color:var(--warn);font-weight:600}
 .soft,.none{color:var(--soft);font-size:.9em}
 .defs{position:absolute}

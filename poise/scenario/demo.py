@@ -111,7 +111,7 @@ class Demo:
             version=f"{version()} ({CORE} core)",
             trace=trace_line(comparison.offered[load]).removeprefix("Trace: "),
         )
-        html_report(report, comparison.cases(), about, findings(comparison, self.one))
+        html_report(report, comparison.cases(), about, findings(comparison, self.one), data=True)
         policies = comparison.study.policies[router]
         run = simulate(
             self.cluster, shown, policies, belief=self.belief, saving=Saving(sample_s=period(shown), slices=True)

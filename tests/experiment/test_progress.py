@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from poise.experiment.progress import EVERY_S, PATIENCE_S, VARIABLE, Bars
+from poise.experiment.progress import EVERY_S, LINE_S, PATIENCE_S, VARIABLE, Bars
 
 
 class Terminal(io.StringIO):
@@ -52,3 +52,20 @@ def test_a_program_gets_lines_of_json_now_and_then_and_always_the_last(monkeypat
         {"progress": "stories", "done": 1, "total": 3},
         {"progress": "simulations", "done": 10, "total": 10},
     ]
+
+
+def test_lines_tell_the_time_left_where_there_is_no_terminal() -> None:
+    file, times = io.StringIO(), iter([0.0, 1.0, LINE_S, LINE_S + 1, 2 * LINE_S])
+    with Bars(file, clock=times.__next__, lines=True) as bars:
+        for done in (1, 3, 4, 6):
+            bars("rows", done, 12)
+    assert file.getvalue() == "rows: 3 of 12, about 45 s left\nrows: 6 of 12, about 30 s left\n"
+
+
+def test_the_time_left_is_of_each_label() -> None:
+    file, times = io.StringIO(), iter([0.0, 100.0, 101.0, 200.0])
+    with Bars(file, clock=times.__next__, lines=True) as bars:
+        bars("rows", 10, 10)
+        bars("runs", 0, 4)
+        bars("runs", 1, 4)
+    assert file.getvalue() == "rows: 10 of 10\nruns: 1 of 4, about 5 min left\n"

@@ -10,13 +10,15 @@ from poise.plan.training.exports import Exported, exported
 from poise.plan.training.exports.galvatron import galvatron
 from poise.plan.training.layerwise import Layerwise
 from poise.plan.training.page import drawn, listed
-from poise.plan.training.plan import GIB, HEAD, as_dict, binding, cells, shares
+from poise.plan.training.plan import as_dict, shares
 from poise.plan.training.reschedule import Schedules, alternatives
+from poise.plan.training.rows import GIB, HEAD, cells, tidy
 from poise.plan.training.search import TrainSearchResult
 from poise.plan.training.servers import Ordered
 from poise.report.files import replacing, to_json
 from poise.report.frame import document
 from poise.report.pieces import section
+from poise.report.tidy import in_short, write_figures
 from poise.report.timeline import STYLE
 from poise.sim.step.layout import GRAIN
 
@@ -38,7 +40,8 @@ def write_out(
     for name, text in files.items():
         with replacing(folder / name) as file:
             file.write(text.encode())
-    return Exported(files, settings.refused)
+    data = write_figures(tidy(found.alternatives), files["plan.html"], folder)
+    return Exported(files | dict.fromkeys(in_short(data, folder), ""), settings.refused)
 
 
 def page(found: TrainSearchResult, settings: Exported, others: Schedules | None) -> str:
@@ -46,7 +49,10 @@ def page(found: TrainSearchResult, settings: Exported, others: Schedules | None)
     job = found.job
     title = f"{job.model.name} on {job.devices} {job.device.name}"
     body = f"<header><h1>{escape(title)}</h1></header>" + section(
-        "The layout", _lines(_headline(found)), listed(HEAD, [cells(each) for each in found.best]), anchor="layout"
+        "The layout",
+        _lines(_headline(found)),
+        listed(HEAD, [cells(each) for each in found.alternatives]),
+        anchor="layout",
     )
     body += section("Time against memory", listed(HEAD, [cells(each) for each in found.frontier]), anchor="memory-time")
     if others is not None:
@@ -78,9 +84,8 @@ def _headline(found: TrainSearchResult) -> list[str]:
     job, best = found.job, found.best[0]
     held = ", ".join(f"{name} {size / GIB:.1f}" for name, size in best.classes.items() if size >= 0.05 * GIB)
     return [
-        f"{best.layout.label()}: {best.seconds:.3f} s a step, MFU {best.mfu:.1%}.",
+        found.answer(),
         f"Of {found.considered:,} layouts {found.fitting:,} fit. The best spends {shares(best)}.",
-        f"What binds it: {binding(best, job)}.",
         f"Memory of its fullest device, GiB: {held}; of {job.device.memory_bytes / GIB:.1f}.",
     ]
 
