@@ -25,6 +25,8 @@ from poise.runtime.guard import BLAME, EXIT, Seat, StatusBoard
 
 HOST = "127.0.0.1"
 
+JOINED, ALL_JOINED = "poise/joined", "poise/all joined"
+
 _DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG of prctl(2)."""
 
@@ -131,9 +133,11 @@ def _work(rank: int, count: int, main: Main, timeout_s: float, end: Connection, 
 
     if sys.platform == "linux":
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    dist.init_process_group(
-        "gloo", store=PrefixStore("group", connect()), rank=rank, world_size=count, timeout=timedelta(seconds=timeout_s)
-    )
+    store, patience = connect(), timedelta(seconds=timeout_s)
+    dist.init_process_group("gloo", store=PrefixStore("group", store), rank=rank, world_size=count, timeout=patience)
+    if store.add(JOINED, 1) == count:
+        store.set(ALL_JOINED, "yes")
+    store.wait([ALL_JOINED], patience)  # a rank that left earlier would close connections that another still makes
     try:
         main(Seat(rank, count, connect, board))
     except PoiseError as error:

@@ -7,10 +7,12 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from typing import ClassVar
+from datetime import timedelta
+from typing import Any, ClassVar
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from poise.core.errors import RankError
@@ -97,6 +99,23 @@ def test_a_rank_does_not_end_what_its_parent_left() -> None:
         gc.enable()
     gc.collect()
     assert Ended.where == [parent]
+
+
+def test_no_rank_begins_before_all_have_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that begins early may be over early, and closes connections that another is still making."""
+    joined = dist.init_process_group
+
+    def late(backend: str, *, store: dist.Store, rank: int, **more: Any) -> None:
+        joined(backend, store=store, rank=rank, **more)
+        if rank == 0:
+            with pytest.raises(dist.DistStoreError):
+                store.wait(["begun"], timedelta(seconds=0.3))
+
+    def main(seat: Seat) -> None:
+        seat.connect().set("group/begun", "yes")
+
+    monkeypatch.setattr(dist, "init_process_group", late)
+    Ranks(2, main).wait()
 
 
 def test_a_rank_does_not_wait_for_threads_that_its_parent_has() -> None:
