@@ -145,7 +145,7 @@ def _unique(seen: Seen, _: str) -> float:
         return total
     own = np.diff(prefixes.ends, prepend=0)
     own[prefixes.offsets[:-1][prefixes.counts > 0]] = prefixes.ends[prefixes.offsets[:-1][prefixes.counts > 0]]
-    _, first = np.unique(prefixes.ids, return_index=True)
+    first = np.unique(prefixes.ids, return_index=True)[1]
     return total - float(own.sum()) + float(own[first].sum())
 
 
