@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from poise.claims import claim as schema
 from poise.claims import find, record, show
 from poise.claims.bench import Bench, folder
-from poise.claims.claim import Test
 from poise.claims.command import run
 from poise.claims.experiments.formula import figures, parsed
 from poise.claims.picture import picture
@@ -57,7 +57,7 @@ def test_a_claim_is_well_formed(name: str) -> None:
             assert {*each.test.times, *(label for row in each.test.order for label in row)} <= set(claim.compare), key
 
 
-def _formulas(test: Test) -> list[str]:
+def _formulas(test: schema.Test) -> list[str]:
     return [text for text in (test.value, test.shows) if text]
 
 
