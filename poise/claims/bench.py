@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,13 @@ class Bench:
     data: Path | None = None
     progress: Meter | None = None
     times: int = 1
+    _found: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, name: str, find: Callable[[], Any]) -> Any:
+        """What `find` gives, found once for a name of the claim: several criteria may ask about one experiment."""
+        if name not in self._found:
+            self._found[name] = find()
+        return self._found[name]
 
     def requests(self, full: int) -> int:
         """How many requests to simulate where the whole experiment has `full`."""

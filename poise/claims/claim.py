@@ -56,6 +56,8 @@ class Test(Section):
     over: str = Field(
         default="", description="of `times`, how much larger it is than in this figure, as in ttft_s.mean"
     )
+    value: str = Field(default="", description="in place of a figure a formula, as in ratio(load['a'].span_s, …)")
+    shows: str = Field(default="", description="a formula that is shown beside a plain yes or no of `value`")
 
     @property
     def beyond(self) -> float | None:
@@ -64,7 +66,16 @@ class Test(Section):
 
     @model_validator(mode="after")
     def _bounded(self) -> Test:
-        if not self.ahead and not self.order and self.least is self.most is self.above is self.below is None:
+        if self.value and (self.figure or self.capacity):
+            raise ValueError("has a formula and a figure or search; give value, or one of the others")
+        if self.shows and not self.value:
+            raise ValueError("shows a formula and asks none; give value")
+        if (
+            not self.ahead
+            and not self.order
+            and not self.value
+            and self.least is self.most is self.above is self.below is None
+        ):
             raise ValueError("has no bound; give one of least, most, above, below")
         asked = [each for each in (self.ahead, self.times, self.peak, self.rise, self.growth, self.order) if each]
         if len(asked) != bool(self.figure or self.capacity):
@@ -94,6 +105,7 @@ class SweepSection(Section):
     """The policies of `compare` under one scenario, along an axis."""
 
     across: str = Field(description="what the axis is, with its unit, as in 'load, req/s'")
+    of: list[str] = Field(default=[], description="the labels of `compare` that are in it, all where it is left out")
     vary: str | list[str] = Field(default=[], description="what changes, as in workload.poisson.rate, or several")
     at: list[float] = Field(min_length=1, description="its values, as in [4, 8, 12]")
     set: dict[str, Any] = Field(default={}, description="what else this sweep changes, as in {engine.lanes: []}")
@@ -104,28 +116,49 @@ class SweepSection(Section):
     def _one_for_each(self) -> SweepSection:
         if self.each and len(self.each) != len(self.at):
             raise ValueError(f"has {len(self.each)} mappings in `each` for {len(self.at)} values; give one for each")
-        if not self.vary and not self.each:
+        if not self.vary and not self.each and len(self.at) > 1:
             raise ValueError("changes nothing along its axis; give vary, as in workload.poisson.rate, or each")
         return self
 
+    def changes(self, place: float) -> dict[str, Any]:
+        """What is other than in the setting at a place, by path."""
+        paths = [self.vary] if isinstance(self.vary, str) else self.vary
+        each = self.each[self.at.index(place)] if self.each else {}
+        return {**self.set, **each, **dict.fromkeys(paths, place)}
 
-class Halfway(Section):
-    """How the lengths of requests change half way."""
 
-    prompt: float = Field(default=1.0, gt=0, description="what prompts are multiplied by, as in 0.5")
-    output: float = Field(default=1.0, gt=0, description="what outputs are multiplied by, as in 2")
+class RunsSection(SweepSection):
+    """Runs of each label of `compare`, along an axis or at one place, whose figures formulas name.
+
+    What changes for one label alone is at settings.LABEL.PATH, as in settings.ours.cluster.pools.0.replicas.
+    """
+
+    across: str = Field(default="", description="what the axis is, with its unit, as in 'load, req/s'")
+    at: list[float] = Field(default=[0.0], min_length=1, description="its values, as in [4, 8, 12]")
+    seeds: Whole | None = Field(default=None, ge=1, description="how many, where that is not as the claim says")
+
+    def changes_of(self, label: str, place: float, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """What is other than in the setting for a label at a place: of all labels, of its `settings`, and its own."""
+        found, own = self.changes(place), f"settings.{label}."
+        common = {path: value for path, value in found.items() if not path.startswith("settings.")}
+        mine = {path.removeprefix(own): value for path, value in found.items() if path.startswith(own)}
+        return {**common, **settings, **mine}
 
 
 class CapacitySection(Section):
     """The highest rate that each policy of `compare` carries within the limits of the setting's `slo`."""
 
     across: str = Field(description="what the rate is, with its unit, as in 'load, req/s'")
+    of: list[str] = Field(default=[], description="the labels of `compare` that are in it, all where it is left out")
     vary: str = Field(default="workload.poisson.rate", description="the rate, as in workload.poisson.rate")
     most: float = Field(gt=0, description="the highest rate that is tried, as in 24")
     within: float = Field(default=0.1, gt=0, description="how near the rate is found, as in 0.1")
     met: float = Field(default=0.9, gt=0, le=1, description="the share of requests that must be within the limits")
+    figure: str = Field(default="slo_attainment", description="that share, as in in_time for those of deadlines")
+    limits: dict[str, float] = Field(
+        default={}, description="in place of a share, figures and the most that each may be, as in {ttft_s.p50: 2}"
+    )
     per_device: bool = Field(default=False, description="whether the rate is for each device of a policy's cluster")
-    halfway: Halfway | None = Field(default=None, description="other lengths from half of the requests on")
     set: dict[str, Any] = Field(default={}, description="what else this search changes, as in {engine.lanes: []}")
     at: list[float] = Field(default=[], description="rates at which the share is drawn, as in [4, 8]")
 
@@ -166,6 +199,8 @@ class Claim(Section):
     settings: dict[str, dict[str, Any]] = Field(default={}, description="by label, what of the setting is its own")
     sweeps: dict[str, SweepSection] = Field(default={}, description="axes along which they are compared")
     capacities: dict[str, CapacitySection] = Field(default={}, description="highest rates that are searched")
+    runs: dict[str, RunsSection] = Field(default={}, description="runs whose figures formulas name")
+    let: dict[str, str] = Field(default={}, description="formulas by name, for other formulas")
     headline: dict[str, Criterion] = Field(default={}, description="what must come out of the headline, by a short key")
     beside: dict[str, Criterion] = Field(default={}, description="what else must come out, by a short key")
     notes: dict[str, str] = Field(default={}, description="what is told and not judged, by a short key")

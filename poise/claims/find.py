@@ -24,7 +24,7 @@ from poise.core.spec import Engine
 FOLDER = Path(__file__).parent / "systems"
 _ROOT = Path(__file__).parents[1]
 _COUNTED = ("poise.claims.", "poise.policies.")
-_TRIED = ("setting", "compare", "settings", "sweeps", "capacities", "seeds", "data")
+_TRIED = ("setting", "compare", "settings", "sweeps", "capacities", "runs", "let", "seeds", "data")
 """What of a claim is the experiment; all else is prose and tests, which may change without a new run."""
 
 MODELS = ("cost", "workload")
@@ -75,7 +75,9 @@ def measure(name: str, bench: Bench) -> Findings:
 
 def _named(about: Claim) -> list[str]:
     """The modules of the shared experiments that a claim names."""
-    return [name for name, sections in (("sweep", about.sweeps), ("capacity", about.capacities)) if sections]
+    told = any(each.test and each.test.value for each in about.criteria.values())
+    asked = (("sweep", about.sweeps), ("capacity", about.capacities), ("runs", told))
+    return [name for name, there in asked if there]
 
 
 def _shared(name: str) -> ModuleType:
@@ -98,7 +100,10 @@ def digest(name: str) -> str:
     return fingerprint(files(name), _ROOT, json.dumps([tried, tests], sort_keys=True))
 
 
-_MEASURED = ("sweep", "figure", "capacity", "order", "ahead", "of", "times", "peak", "rise", "growth", "last", "over")
+_MEASURED = (
+    *("sweep", "figure", "capacity", "order", "ahead", "of", "times", "peak", "rise", "growth", "last", "over"),
+    *("value", "shows"),
+)
 """What of a test says what is measured, and not where it must lie."""
 
 

@@ -51,11 +51,29 @@ def _workload(workload: WorkloadSection, places: Places) -> None:
     source = given[0]
     if source != "trace":
         _trace_only(workload, source, places)
+    if source not in ("trace", "phases"):
         _generated(getattr(workload, source), ("workload", source), places)
     _lanes(workload, places)
     for name in ("recorded_sessions", "workflows"):
         if getattr(workload, name) is not None:
             _programs(workload, name, source, places)
+    if workload.classes is not None:
+        _classes(workload, source, places)
+    if workload.sessions is not None and workload.sessions.hung and workload.sessions.tool is None:
+        raise places.error(("workload", "sessions", "hung"), "needs a tool that hangs; give tool, as in search")
+
+
+def _classes(workload: WorkloadSection, source: str, places: Places) -> None:
+    """Classes draw lengths of their own, so the requests must not come with theirs."""
+    made = getattr(workload, source)
+    if not isinstance(made, Generated):
+        text = f"draws requests anew, and the source is {source}, which has its own; take poisson, say"
+        raise places.error(("workload", "classes"), text)
+    for name in ("recorded_sessions", "workflows"):
+        if getattr(workload, name) is not None:
+            raise places.error(("workload", "classes"), f"conflicts with {name}; give one or the other")
+    if not workload.classes:
+        raise places.error(("workload", "classes"), "names no class; give one or more, as in {chat: {share: 0.7}}")
 
 
 def _lanes(workload: WorkloadSection, places: Places) -> None:

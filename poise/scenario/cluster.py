@@ -157,8 +157,9 @@ def _located(loaded: Loaded, path: Path, text: str) -> UserError:
 
 
 def _pool(loaded: Loaded, pool: PoolSection, path: Path) -> Pool:
+    model = _model(loaded, pool, path)
     made = Pool(**_alike(pool, Pool) | {
-        "model": _model(loaded, pool, path),
+        "model": model if pool.max_context is None else replace(model, max_context=pool.max_context),
         "device": _device(loaded, pool, path),
         "price_per_hour": pool.price,
         "engine": _engine(engine_of(loaded.scenario, pool)),

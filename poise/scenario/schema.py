@@ -175,6 +175,9 @@ class PoolSection(Section):
     power_cap_w: float | None = Field(
         default=None, gt=0, description="the watts that each device may draw (nvidia-smi -pl); null for its TDP"
     )
+    max_context: Whole | None = Field(
+        default=None, ge=1, description="the tokens that its engines allow a request, null for the model's own"
+    )
     tenants: list[Whole] = Field(
         default=[], description="the tenants that it serves alone, by number; [] for all that no pool names"
     )

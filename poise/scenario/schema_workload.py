@@ -17,6 +17,7 @@ SOURCES = (
     "gamma",
     "diurnal",
     "on_off",
+    "phases",
     "burstgpt",
     "servegen",
     "constant",
@@ -136,6 +137,16 @@ class OnOffSection(Generated):
     duration_s: float | None = Field(default=None, gt=0, description="the seconds during which requests arrive")
 
 
+class PhaseSection(Section):
+    """A stretch of time with a rate and lengths of its own."""
+
+    rate: float = Field(gt=0, description="requests per second, as in 10")
+    duration_s: float = Field(gt=0, description="the seconds that it lasts, as in 300")
+    cv: float = Field(default=1.0, ge=0, description="the coefficient of variation of the gaps, 1 for Poisson")
+    prompt_tokens: Tokens | None = Field(default=None, description="a number or a distribution, as in 1000")
+    output_tokens: Tokens | None = Field(default=None, description="a number or a distribution, as in 200")
+
+
 class BurstgptSection(Generated):
     """Arrivals as in BurstGPT: a day's wave, hours that differ far more than it, and bursts within them."""
 
@@ -196,6 +207,7 @@ class SharedPrefixesSection(Section):
     prefix_tokens: Tokens = Field(description="the tokens of a prefix, a number or a distribution, as in 1000")
     zipf: float = Field(default=1.0, ge=0, description="how uneven the groups are, 0 for alike")
     depth: Whole = Field(default=1, ge=1, description="the levels of the tree of prefixes")
+    tenants: Whole = Field(default=0, ge=0, description="how many tenants have the prefixes by turns, 0 for none")
 
 
 class SessionsSection(Section):
@@ -208,6 +220,40 @@ class SessionsSection(Section):
         default=None, description="the lengths of later answers, null for those of the source"
     )
     max_context: Whole | None = Field(default=None, ge=1, description="the tokens after which a session ends")
+    tool: str | None = Field(
+        default=None, description="a tool that every answer but the last calls, for policies that go by tools"
+    )
+    hung: float = Field(default=0.0, ge=0, le=1, description="the share of calls of the tool that hang, as in 0.01")
+    hung_s: Spec = Field(default=300, description="the seconds of a call that hangs, a number or a distribution")
+
+
+class ClassSection(Section):
+    """One class of requests; what it leaves out is that of the source."""
+
+    share: float = Field(default=1.0, gt=0, description="its share of the requests, beside those of other classes")
+    prompt_tokens: Tokens | None = Field(default=None, description="a number or a distribution, as in 1000")
+    output_tokens: Tokens | None = Field(default=None, description="a number or a distribution, as in 200")
+    deadline_s: float | None = Field(
+        default=None, gt=0, description="the seconds after arrival by which its requests are due"
+    )
+    timeout_s: float | None = Field(default=None, gt=0, description="the seconds after which its clients leave")
+    priority: Whole | None = Field(default=None, ge=-(2**15), le=2**15 - 1, description="a number, lower goes first")
+    tenant: Whole | None = Field(default=None, ge=0, description="its tenant, null for its place among the classes")
+
+
+class ShiftSection(Section):
+    """Lengths that change on the way."""
+
+    after: float = Field(default=0.5, ge=0, le=1, description="the share of the requests after which they change")
+    prompt: float = Field(default=1.0, gt=0, description="how many times as long prompts are then, as in 0.5")
+    output: float = Field(default=1.0, gt=0, description="how many times as long outputs are then, as in 2")
+
+
+class CutSection(Section):
+    """The most tokens of a request."""
+
+    prompt_tokens: Whole | None = Field(default=None, ge=1, description="where longer prompts end, as in 20480")
+    output_tokens: Whole | None = Field(default=None, ge=1, description="where longer outputs end, as in 1")
 
 
 Formats = Literal[
@@ -283,6 +329,9 @@ class WorkloadSection(Section):
     on_off: OnOffSection | None = Field(
         default=None, description="a mapping, as in {rate_on: 50, on_s: 10, off_s: 60, requests: 10000}"
     )
+    phases: list[PhaseSection] | None = Field(
+        default=None, min_length=1, description="a list of phases, as in [{rate: 15, duration_s: 300}]"
+    )
     burstgpt: BurstgptSection | None = Field(default=None, description="a mapping, as in {rate: 10, duration_s: 86400}")
     servegen: ServegenSection | None = Field(
         default=None, description="a mapping, as in {arrivals: m-large_arrivals.parquet, duration_s: 600}"
@@ -342,6 +391,15 @@ class WorkloadSection(Section):
         default=False, description="whether requests of sessions arrive by their recorded stamps, whoever has ended"
     )
 
+    classes: dict[str, ClassSection] | None = Field(
+        default=None, description="classes of requests by name, as in {chat: {share: 0.7, prompt_tokens: 500}}"
+    )
+    shift: ShiftSection | None = Field(
+        default=None, description="a mapping, as in {after: 0.5, prompt: 0.5, output: 2}, for lengths that change"
+    )
+    cut: CutSection | None = Field(
+        default=None, description="a mapping, as in {prompt_tokens: 20480}, where longer requests are cut"
+    )
     shared_prefixes: SharedPrefixesSection | None = Field(
         default=None, description="a mapping, as in {groups: 50, prefix_tokens: 1000}"
     )

@@ -14,23 +14,29 @@ from poise.scenario.place import Path
 from poise.scenario.schema_workload import LANES_ONLY
 from poise.workload import (
     Profile,
+    RequestClass,
     Task,
     Text,
     Workflow,
     all_at_once,
     burstgpt,
     by_stamps,
+    classes,
     closed,
     constant,
+    cut,
     diurnal,
     gamma,
     in_lanes,
     on_off,
+    phases,
     poisson,
     recorded_sessions,
     servegen,
     sessions,
     shared_prefixes,
+    shift,
+    with_tool,
     workflows,
 )
 
@@ -38,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from poise.core.spec import Cluster
-    from poise.scenario.schema_workload import RecordedSessionsSection, WorkloadSection
+    from poise.scenario.schema_workload import RecordedSessionsSection, SessionsSection, WorkloadSection
     from poise.workload import Workload
 
 _GENERATORS: dict[str, Callable[..., Workload]] = {
@@ -46,6 +52,7 @@ _GENERATORS: dict[str, Callable[..., Workload]] = {
     "gamma": gamma,
     "diurnal": diurnal,
     "on_off": on_off,
+    "phases": phases,
     "burstgpt": burstgpt,
     "servegen": servegen,
     "constant": constant,
@@ -92,6 +99,7 @@ class Traffic:
             workload = self._replayed(workload, section.recorded_sessions, seed)
         elif source != "trace":
             self._serves(workload)
+        workload = self._changed(workload, section, seed)
         if section.workflows is not None:
             given = self._workflows()
             workload = self._try(("workflows",), workflows, workload, given, seed=seed)
@@ -99,9 +107,29 @@ class Traffic:
             given = section.shared_prefixes.model_dump()
             workload = self._try(("shared_prefixes",), shared_prefixes, workload, **given, seed=seed)
         if section.sessions is not None:
-            given = section.sessions.model_dump()
-            workload = self._try(("sessions",), sessions, workload, **given, seed=seed)
+            workload = self._talking(workload, section.sessions, seed)
         return _with_clients(workload, section.timeout_s, section.deadline_s, section.retry, section.priority)
+
+    def _changed(self, workload: Workload, section: WorkloadSection, seed: int) -> Workload:
+        """The requests in classes, with lengths that change on the way or are cut, where the section says so."""
+        if section.classes is not None:
+            kinds = {name: RequestClass(**_given(each)) for name, each in section.classes.items()}
+            workload = self._try(("classes",), classes, workload, kinds, seed=seed)
+        if section.shift is not None:
+            workload = self._try(("shift",), shift, workload, **section.shift.model_dump())
+        if section.cut is not None:
+            workload = self._try(("cut",), cut, workload, **section.cut.model_dump())
+        return workload
+
+    def _talking(self, workload: Workload, section: SessionsSection, seed: int) -> Workload:
+        """Sessions that begin with the requests, and the tool that their answers call."""
+        given = section.model_dump()
+        tool, hung, hung_s = (given.pop(name) for name in ("tool", "hung", "hung_s"))
+        workload = self._try(("sessions",), sessions, workload, **given, seed=seed)
+        if tool is None:
+            return workload
+        found: Workload = self._try(("sessions",), with_tool, workload, tool, hung=hung, hung_s=hung_s, seed=seed)
+        return found
 
     def _workflows(self) -> dict[str, Workflow]:
         """The workflows of the section, checked."""
@@ -132,6 +160,8 @@ class Traffic:
         from poise.workload import read_clients, read_lengths, read_profile
 
         section = getattr(self.loaded.scenario.workload, source)
+        if source == "phases":
+            return {"steps": [_given(each) for each in section]}
         given = {name: value for name, value in section.model_dump().items() if value is not None}
         if source == "servegen":
             files = [self._file(source, name, given.pop(name, None)) for name in ("arrivals", "lengths")]
@@ -235,6 +265,8 @@ def _at_load(source: str, given: dict[str, Any], load: float) -> dict[str, Any]:
     elif source == "diurnal" and not changed:
         profile = given["points"]
         changed["points"] = (profile if isinstance(profile, Profile) else Profile.of(profile)).times(load)
+    elif source == "phases":
+        changed["steps"] = [{**each, "rate": each["rate"] * load} for each in given["steps"]]
     if not changed:
         cure = "give its rate" if source == "servegen" else "compare at load 1, or give poisson, gamma or a trace"
         raise ScenarioError(f"has no rate that load {load:g} could multiply; {cure}")

@@ -1,12 +1,13 @@
 """Workloads: recorded traces read into columns, and generated ones.
 
 arrivals   poisson, gamma, constant, closed, all_at_once (generate.py), diurnal, on_off (varying.py),
-           burstgpt (burstgpt.py)
+           burstgpt (burstgpt.py), phases (phases.py)
 lengths    fixed, uniform, lognormal, exponential, geometric, zipf, empirical, pareto, llumnix (lengths.py),
            or recorded pairs
 identity   shared_prefixes (shared.py), sessions (turns.py), recorded_sessions (replay.py), workflows (programs.py) of
            a Workflow (workflow.py): each takes a workload and returns a richer one
 closed     in_lanes, by_stamps (lanes.py): recorded conversations, a number at a time, or by their own stamps
+changes    classes, shift, cut (mix.py), with_tool (tools.py): each takes a workload and returns another one
 clients    servegen (clients.py): many clients, each with its own rate, burstiness and lengths
 recorded   read, read_lengths, read_profile, read_clients (readers/)
 """
@@ -32,11 +33,14 @@ from poise.workload.lengths import (
     uniform,
     zipf,
 )
+from poise.workload.mix import RequestClass, classes, cut, shift
+from poise.workload.phases import phases
 from poise.workload.profile import Profile
 from poise.workload.programs import workflows
 from poise.workload.replay import recorded_sessions
 from poise.workload.shared import shared_prefixes
 from poise.workload.table import Prefixes, Workload
+from poise.workload.tools import with_tool
 from poise.workload.turns import sessions
 from poise.workload.varying import diurnal, on_off
 from poise.workload.workflow import Task, Text, Workflow
@@ -50,6 +54,7 @@ __all__ = [
     "Pairs",
     "Prefixes",
     "Profile",
+    "RequestClass",
     "Task",
     "Text",
     "Workflow",
@@ -57,8 +62,10 @@ __all__ = [
     "all_at_once",
     "burstgpt",
     "by_stamps",
+    "classes",
     "closed",
     "constant",
+    "cut",
     "diurnal",
     "empirical",
     "exponential",
@@ -71,6 +78,7 @@ __all__ = [
     "lognormal",
     "on_off",
     "pareto",
+    "phases",
     "poisson",
     "read",
     "read_clients",
@@ -80,7 +88,9 @@ __all__ = [
     "servegen",
     "sessions",
     "shared_prefixes",
+    "shift",
     "uniform",
+    "with_tool",
     "workflows",
     "zipf",
 ]

@@ -16,19 +16,28 @@ from poise.workload.table import Prefixes, Workload
 
 
 def shared_prefixes(
-    base: Workload, *, groups: int, prefix_tokens: Spec, zipf: float = 1.0, depth: int = 1, seed: int = 0
+    base: Workload,
+    *,
+    groups: int,
+    prefix_tokens: Spec,
+    zipf: float = 1.0,
+    depth: int = 1,
+    tenants: int = 0,
+    seed: int = 0,
 ) -> Workload:
     """Return `base` with a shared prefix before each prompt: prompt = prefix of the request's group + its own prompt.
 
     Each request draws one of `groups` groups with P(rank k) ∝ k^−`zipf` (0: all equal). A group's prefix has
     `prefix_tokens` tokens (a number or a distribution, drawn once a group) in `depth` extents: level d of the tree
     has ⌈groups^(d/depth)⌉ nodes, each with a depth-th of the tokens, and neighbouring ranks share parents. Depth 1 is
-    a flat set of system prompts; depth 3 might be organisation, application, document. ScenarioError when `base` has
-    identity.
+    a flat set of system prompts; depth 3 might be organisation, application, document. tenants: that many have the
+    groups by turns, and a request is of the tenant of its group (0: tenants stay as they are). ScenarioError when
+    `base` has identity.
     """
-    groups, depth = count("groups", groups), count("depth", depth)
+    groups, depth, tenants = count("groups", groups), count("depth", depth), count("tenants", tenants, least=0)
     if base.endless is not None:
         given: dict[str, Any] = {"groups": groups, "prefix_tokens": prefix_tokens, "zipf": zipf, "depth": depth}
+        given["tenants"] = tenants
         return later(base, lambda rows: shared_prefixes(rows, **given, seed=seed))
     if base.prefixes is not None:
         raise ScenarioError("shared_prefixes needs prompts without identity; this workload already has prefixes")
@@ -43,7 +52,10 @@ def shared_prefixes(
     )
     facts = {"groups": groups, "zipf": zipf, "depth": depth, "seed": seed}
     prompt = (base.prompt + ends[group, -1]).astype(np.int32)
-    return replace(base, prompt=prompt, prefixes=prefixes, source={**base.source, "shared_prefixes": facts})
+    tenant = (group % tenants).astype(np.int32) if tenants else base.tenant
+    return replace(
+        base, prompt=prompt, prefixes=prefixes, tenant=tenant, source={**base.source, "shared_prefixes": facts}
+    )
 
 
 def _tree(groups: int, prefix_tokens: Spec, depth: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

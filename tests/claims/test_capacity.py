@@ -6,13 +6,11 @@ import re
 import tomllib
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-import poise as ps
 from poise.claims.bench import Bench
-from poise.claims.claim import Claim, Halfway
-from poise.claims.experiments.capacity import _shifted, measure
+from poise.claims.claim import Claim
+from poise.claims.experiments.capacity import measure, searched
 
 TEXT = re.findall(
     r"```toml\n(.*?)```", (Path(__file__).parents[2] / "docs" / "claims.md").read_text(encoding="utf-8"), re.DOTALL
@@ -72,13 +70,17 @@ def test_a_label_may_have_a_setting_of_its_own() -> None:
     assert "theirs 0.00" in told and met is True
 
 
-def test_lengths_change_half_way() -> None:
-    before = ps.workload.constant(1.0, requests=5, prompt_tokens=9, output_tokens=4)
-    after = _shifted(before, Halfway(prompt=0.5, output=2))
-    assert after.prompt.tolist() == [9, 9, 5, 5, 5]
-    assert after.output.tolist() == [4, 4, 8, 8, 8]
-    assert np.array_equal(before.prompt, np.full(5, 9))  # the given one is as it was
-    assert _shifted(before, Halfway(prompt=0.01)).prompt.min() == 1  # a request has a token at least
+def test_limits_may_be_of_any_figures_in_place_of_a_share() -> None:
+    slow, _ = carried(claim(("within = 1", 'within = 1\nlimits = {"tbt_s.p99" = 1e9, "ttft_s.p50" = 1e-9}'), ORDER))
+    assert slow == "load, req/s: ours 0.00, theirs 0.00"
+    quick, _ = carried(claim(("within = 1", 'within = 1\nlimits = {"ttft_s.p50" = 1e9}'), ORDER))
+    assert quick == "load, req/s: ours 63.00, theirs 63.00"
+
+
+def test_a_search_may_be_of_some_labels_and_of_deadlines() -> None:
+    due = ("workload.poisson", "workload.deadline_s = 1e5\nworkload.poisson")
+    about = claim(due, ("within = 1", 'within = 1\nfigure = "in_time"\nof = ["ours"]'), ORDER)
+    assert searched(about, Bench(about, quick=True), "load") == {"ours": [63.0, 63.0]}
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+from poise.claims import claim as schema
 from poise.claims import find, record, show
 from poise.claims.bench import Bench, folder
 from poise.claims.command import run
+from poise.claims.experiments.formula import figures, parsed
 from poise.claims.picture import picture
 from poise.core.slot import SLOTS
 from poise.policies.find import build
@@ -38,13 +40,25 @@ def test_a_claim_is_well_formed(name: str) -> None:
     assert claim.paper.year <= date.today().year + 1  # a claim is of a paper that was published
     for said in (claim.published, claim.conditions, claim.here, claim.lacking):
         assert not said.endswith(".")
-    assert claim.sweeps or claim.capacities or name in MEASURES or not claim.criteria
+    assert claim.sweeps or claim.capacities or claim.runs or name in MEASURES or not claim.criteria
+    tables = {**claim.sweeps, **claim.capacities, **claim.runs}
+    assert all({*each.of} <= {*claim.compare} for each in tables.values())
+    formulas = [
+        *claim.let.values(),
+        *(text for each in claim.criteria.values() if each.test for text in _formulas(each.test)),
+    ]
+    for tree in map(parsed, formulas):
+        assert {table for table, _ in figures(tree)} <= {*tables, *claim.let}
     for key, each in claim.criteria.items():
         if each.test and each.test.figure:
             assert each.test.sweep in ("", *claim.sweeps), key
         if each.test and each.test.capacity:
             assert each.test.capacity in claim.capacities, key
             assert {*each.test.times, *(label for row in each.test.order for label in row)} <= set(claim.compare), key
+
+
+def _formulas(test: schema.Test) -> list[str]:
+    return [text for text in (test.value, test.shows) if text]
 
 
 @pytest.mark.parametrize("name", MEASURES)

@@ -42,6 +42,14 @@ SOURCES = [
         "b: {after: a, prompt_tokens: 9, output_tokens: 2}}}}",
         27,
     ),
+    ("poisson: {rate: 5, requests: 9}\n  classes: {a: {share: 2, prompt_tokens: 5}, b: {priority: -1}}", 9),
+    ("trace: t.csv\n  shift: {prompt: 2, output: 0.5}\n  cut: {prompt_tokens: 8}", 6),
+    ("phases: [{rate: 100, duration_s: 2, cv: 0}, {rate: 10, duration_s: 3, cv: 0, prompt_tokens: 9}]", 228),
+    (
+        "poisson: {rate: 5, requests: 9}\n  sessions: {turns: 2, tool: search, hung: 0.5, hung_s: {fixed: {value: 9}}}",
+        18,
+    ),
+    ("poisson: {rate: 5, requests: 9}\n  shared_prefixes: {groups: 4, prefix_tokens: 9, tenants: 2}", 9),
 ]
 
 FILES = {
@@ -116,6 +124,36 @@ def test_models_of_a_trace_are_found_by_any_of_their_names(tmp_path: Path) -> No
 def test_what_a_generator_finds_wrong_is_placed(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r"s\.yaml:5: workload\.sessions: sessions need open load"):
         _traffic(tmp_path, "closed: {concurrency: 5, requests: 9}\n  sessions: {turns: 2}").make(0)
+
+
+@pytest.mark.parametrize(
+    ("workload", "why"),
+    [
+        ("trace: t.csv\n  classes: {a: {}}", "classes: draws requests anew, and the source is trace"),
+        ("poisson: {rate: 5, requests: 9}\n  classes: {}", "classes: names no class; give one or more"),
+        ("poisson: {rate: 5, requests: 9}\n  classes: {a: {share: 0}}", "share: 0 must be above 0"),
+        ("poisson: {rate: 5, requests: 9}\n  classes: {a: {}}\n  recorded_sessions: {trace: s.csv}", "conflicts with"),
+        ("poisson: {rate: 5, requests: 9}\n  sessions: {hung: 0.1}", "hung: needs a tool that hangs; give tool"),
+        ("phases: []", "phases"),
+        ("phases: [{rate: 5}]", "duration_s"),
+        ("phases: [{rate: 5, duration_s: 2}]\n  scale: 2", "scale: belongs to a trace, and the source is phases"),
+        ("poisson: {rate: 5, requests: 9}\n  cut: {prompt_tokens: 0}", "prompt_tokens: 0 must be at least 1"),
+    ],
+)
+def test_mistakes_in_classes_shifts_and_phases_are_placed(tmp_path: Path, workload: str, why: str) -> None:
+    with pytest.raises(ScenarioError) as error:
+        _traffic(tmp_path, workload)
+    assert why in str(error.value) and "s.yaml" in str(error.value)
+
+
+def test_phases_are_scaled_by_a_load(tmp_path: Path) -> None:
+    made = _traffic(tmp_path, "phases: [{rate: 100, duration_s: 2, cv: 0}]")
+    assert (len(made.make(0)), len(made.make(0, 0.5))) == (199, 99)
+
+
+def test_a_pool_may_allow_more_tokens_than_its_model(tmp_path: Path) -> None:
+    made = _traffic(tmp_path, "poisson: {rate: 5, requests: 9}", "[{device: H100, max_context: 99}]")
+    assert made.cluster.pools[0].model.max_context == 99
 
 
 def test_formats_of_the_schema_are_those_of_the_readers() -> None:

@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from poise.claims.answer import Answer, Findings
 from poise.claims.bench import Bench
-from poise.claims.claim import CapacitySection, Claim, Curve, Halfway, Point, Test
+from poise.claims.claim import CapacitySection, Claim, Curve, Point, Test
+from poise.claims.experiments.figures import SLICED, Seen
 from poise.claims.experiments.setting import built, scenario
-from poise.claims.stalls import capacity
 from poise.claims.sweep import ratio, times
+from poise.policies.place.distserve import goodput
 
 if TYPE_CHECKING:
     from poise.scenario.build import Problem
-    from poise.workload import Workload
 
 
 def measure(claim: Claim, bench: Bench) -> Findings:
-    """Each search, with what its criteria ask and the curves that it names."""
-    searches = {name: _Search(claim, each, bench) for name, each in claim.capacities.items()}
-    found = {name: {label: each.highest(label) for label in claim.compare} for name, each in searches.items()}
+    """Each search that a criterion asks about, and the curves that searches name."""
     answers = [
-        _answer(key, each.test, found[each.test.capacity], claim.capacities[each.test.capacity])
+        _answer(key, each.test, searched(claim, bench, each.test.capacity), claim.capacities[each.test.capacity])
         for key, each in claim.criteria.items()
         if each.test and each.test.capacity
     ]
-    return Findings(answers, [each.curve() for each in searches.values() if each.section.at])
+    return Findings(answers, [_Search(claim, each, bench).curve() for each in claim.capacities.values() if each.at])
+
+
+def searched(claim: Claim, bench: Bench, name: str) -> dict[str, list[float]]:
+    """The highest rates of a search for each seed, by label; searched for once."""
+    section = claim.capacities[name]
+    search = _Search(claim, section, bench)
+    found: dict[str, list[float]] = bench.once(
+        name, lambda: {label: search.highest(label) for label in section.of or claim.compare}
+    )
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,25 +49,29 @@ class _Search:
     bench: Bench
 
     def highest(self, label: str) -> list[float]:
-        """The highest rate for each seed."""
+        """The highest rate for each seed, to within the section's precision."""
+        return [
+            goodput(lambda rate, seed=seed: self.met(label, rate, seed), self.section.most, self.section.within)  # type: ignore[misc]
+            for seed in range(self.bench.seeds())
+        ]
 
-        def meets(rate: float, seed: int) -> bool:
-            return self.met(label, rate, seed) >= self.section.met
+    def met(self, label: str, rate: float, seed: int) -> bool:
+        """Whether a run at a rate is within the limits."""
+        seen = self._seen(label, rate, seed)
+        if self.section.limits:
+            return all(seen.figure(path) <= most for path, most in self.section.limits.items())
+        return seen.figure(self.section.figure) >= self.section.met
 
-        return capacity(meets, self.bench.seeds(), self.section.most, self.section.within)
-
-    def met(self, label: str, rate: float, seed: int) -> float:
-        """The share of requests within the limits at a rate."""
+    def _seen(self, label: str, rate: float, seed: int) -> Seen:
         problem = self._problem(label, rate)
         if self.section.per_device:
             problem = self._problem(label, rate * sum(pool.replicas * pool.devices for pool in problem.cluster.pools))
         workload = problem.traffic.make(seed)
-        if self.section.halfway:
-            workload = _shifted(workload, self.section.halfway)
+        slices = any(path.partition(".")[0] in SLICED for path in self.section.limits)
         result = self.bench.simulate(
-            problem.cluster, workload, problem.bundles[0][1], cost=problem.cost, belief=problem.belief
+            problem.cluster, workload, problem.bundles[0][1], cost=problem.cost, belief=problem.belief, slices=slices
         )
-        return result.metrics(problem.slo, warmup_s=problem.warmup_s).slo_attainment or 0.0
+        return Seen(result, workload, problem)
 
     def _problem(self, label: str, rate: float) -> Problem:
         changes = {**self.section.set, **self.claim.settings.get(label, {}), self.section.vary: rate}
@@ -70,19 +80,10 @@ class _Search:
     def curve(self) -> Curve:
         """The share within the limits by rate, of the first seed."""
         lines = {
-            label: [Point(rate, self.met(label, rate, 0)) for rate in self.section.at] for label in self.claim.compare
+            label: [Point(rate, self._seen(label, rate, 0).figure(self.section.figure)) for rate in self.section.at]
+            for label in self.section.of or self.claim.compare
         }
         return Curve("Requests within both limits", self.section.across, "share", lines)
-
-
-def _shifted(workload: Workload, change: Halfway) -> Workload:
-    """From half of the requests on, prompts and outputs of other lengths; a length that is cut keeps a token more."""
-    late = np.arange(len(workload.prompt)) >= len(workload.prompt) // 2
-    prompt, output = (
-        np.where(late, np.floor(each * by) + (by < 1), each).astype("i4")
-        for each, by in ((workload.prompt, change.prompt), (workload.output, change.output))
-    )
-    return replace(workload, prompt=prompt, output=output)
 
 
 def _answer(key: str, test: Test, found: dict[str, list[float]], section: CapacitySection) -> Answer:

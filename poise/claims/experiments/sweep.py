@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from poise.claims.answer import Answer, Findings, Ratio
 from poise.claims.bench import Bench
-from poise.claims.claim import Claim, Curve, SweepSection, Test
+from poise.claims.claim import Claim, Test
 from poise.claims.experiments.setting import built, scenario
 from poise.claims.sweep import Sweep, ratio, times
 from poise.core.errors import UserError
@@ -20,52 +19,37 @@ if TYPE_CHECKING:
 
 
 def measure(claim: Claim, bench: Bench) -> Findings:
-    """Each sweep, with what its criteria ask and the curves that it names."""
-    found = {name: _Axis(claim, each, bench).swept(name) for name, each in claim.sweeps.items()}
-    first = next(iter(found))
+    """What criteria ask of sweeps, and the curves that these name."""
+    first = next(iter(claim.sweeps))
     answers = [
-        _answer(key, each.test, found[each.test.sweep or first])
+        _answer(key, each.test, swept(claim, bench, each.test.sweep or first))
         for key, each in claim.criteria.items()
         if each.test and each.test.figure
     ]
-    return Findings(answers, _curves(claim, found))
-
-
-def _curves(claim: Claim, found: Mapping[str, Sweep]) -> list[Curve]:
-    return [
-        found[name].curve(title, figure)
+    curves = [
+        swept(claim, bench, name).curve(title, figure)
         for name, sweep in claim.sweeps.items()
         for title, figure in sweep.curves.items()
     ]
+    return Findings(answers, curves)
 
 
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    """One sweep of a claim."""
+def swept(claim: Claim, bench: Bench, name: str) -> Sweep:
+    """All places of an axis; compared once."""
+    section = claim.sweeps[name]
 
-    claim: Claim
-    sweep: SweepSection
-    bench: Bench
-
-    def swept(self, name: str) -> Sweep:
-        """All places of the axis."""
-        return Sweep(self.sweep.across, {place: self._compared(name, place) for place in self.sweep.at})
-
-    def _compared(self, name: str, place: float) -> Comparison:
-        whole = self._scenario(place)
-        problems = {label: built(whole, label, self.bench) for label in self.claim.compare}
+    def compared(place: float) -> Comparison:
+        whole = scenario(claim, bench, section.changes(place))
+        problems = {label: built(whole, label, bench) for label in section.of or claim.compare}
         one = next(iter(problems.values()))
         bundles = {label: each.bundles[0][1] for label, each in problems.items()}
-        return self.bench.compare(
+        return bench.compare(
             f"{name}: {place:g}", one.cluster, one.traffic.make, bundles, slo=one.slo, belief=one.belief, cost=one.cost,
-            warmup_s=one.warmup_s, seeds=self.bench.seeds(),
+            warmup_s=one.warmup_s, seeds=bench.seeds(),
         )  # fmt: skip
 
-    def _scenario(self, place: float) -> dict[str, Any]:
-        """The setting and the policies at a place."""
-        paths = [self.sweep.vary] if isinstance(self.sweep.vary, str) else self.sweep.vary
-        each = self.sweep.each[self.sweep.at.index(place)] if self.sweep.each else {}
-        return scenario(self.claim, self.bench, {**self.sweep.set, **each, **dict.fromkeys(paths, place)})
+    found: Sweep = bench.once(name, lambda: Sweep(section.across, {place: compared(place) for place in section.at}))
+    return found
 
 
 def _answer(key: str, test: Test, sweep: Sweep) -> Answer:

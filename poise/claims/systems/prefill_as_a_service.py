@@ -13,10 +13,10 @@ from poise.catalogue import device, model
 from poise.claims.answer import Answer, Findings
 from poise.claims.bench import Bench
 from poise.claims.claim import Curve, Point
-from poise.claims.stalls import capacity
-from poise.claims.sweep import Sweep, ratio, swept, times
+from poise.claims.sweep import Sweep, ratio, times
 from poise.core.spec import Cluster, Device, Role
 from poise.cost.cross_site import CrossSite, Lengths
+from poise.policies.place.distserve import goodput
 from poise.policies.route.least_tokens import LeastTokens
 from poise.policies.route.min_ttft import MinTtft
 from poise.policies.route.prefill_as_a_service import PrefillAsAService
@@ -44,7 +44,8 @@ def _kv_bytes(tokens: float) -> float:
 def measure(bench: Bench) -> Findings:
     """Thresholds × formulas; then, simulated, loads × routers of both sites, and rates with and without the other."""
     closed, over_threshold = _closed()
-    experiment, sweep = Experiment(bench), swept("load, req/s", LOADS, lambda rate: _compared(bench, rate))
+    experiment = Experiment(bench)
+    sweep = Sweep("load, req/s", {rate: _compared(bench, rate) for rate in LOADS})
     found = {name: experiment.carried(name) for name in SYSTEMS}
     criteria = [*closed, _sooner(experiment), *_carries(found), *_chosen(sweep)]
     return Findings(criteria, [over_threshold, sweep.curve("P90 of TTFT with both sites", P90)])
@@ -140,7 +141,10 @@ class Experiment:
 
     def carried(self, name: str) -> list[float]:
         """The highest rate with nine first tokens of ten within `FIRST_S`, for each seed."""
-        return capacity(lambda rate, seed: self.p90(name, rate, seed) <= FIRST_S, self.bench.seeds(), *RATES)
+        return [
+            goodput(lambda rate, seed=seed: self.p90(name, rate, seed) <= FIRST_S, *RATES)  # type: ignore[misc]
+            for seed in range(self.bench.seeds())
+        ]
 
 
 def _compared(bench: Bench, rate: float) -> Comparison:

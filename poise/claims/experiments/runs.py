@@ -1,0 +1,152 @@
+"""Runs of each label of a claim at each place of an axis, and what its formulas say of them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from poise.claims.answer import Answer, Findings
+from poise.claims.bench import Bench
+from poise.claims.claim import Claim, Curve, Point, RunsSection
+from poise.claims.experiments.capacity import searched
+from poise.claims.experiments.figures import SLICED, Seen
+from poise.claims.experiments.formula import Names, Table, evaluated, figures, parsed, told
+from poise.claims.experiments.setting import built, scenario
+from poise.claims.experiments.sweep import swept
+from poise.report.intervals import over_seeds
+
+if TYPE_CHECKING:
+    from poise.claims.sweep import Sweep
+
+
+def measure(claim: Claim, bench: Bench) -> Findings:
+    """What each formula of a criterion comes to, and the curves of the runs."""
+    lets = {name: parsed(text) for name, text in claim.let.items()}
+    asked = {key: parsed(each.test.value) for key, each in claim.criteria.items() if each.test and each.test.value}
+    shown = {key: parsed(each.test.shows) for key, each in claim.criteria.items() if each.test and each.test.shows}
+    wanted = set().union(*(figures(tree) for tree in (*lets.values(), *asked.values(), *shown.values())))
+    tables = _tables(claim, bench, wanted, {*_named(asked), *_named(shown), *_named(lets)})
+    names: Names = {**tables, **lets}
+    answers = [
+        Answer(key, told(evaluated(shown.get(key, tree), names)), evaluated(tree, names)) for key, tree in asked.items()
+    ]
+    curves = [each for name, runs in claim.runs.items() for each in _curves(runs, tables[name])]
+    return Findings(answers, curves)
+
+
+def _named(trees: Mapping[str, ast.expr]) -> set[str]:
+    """All names in formulas."""
+    return {node.id for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+def _tables(claim: Claim, bench: Bench, wanted: set[tuple[str, str]], named: set[str]) -> dict[str, Table]:
+    """All runs, and those sweeps and searches that formulas name."""
+    found: dict[str, Table] = {}
+    for name, runs in claim.runs.items():
+        paths = {path for table, path in wanted if table == name} | {*runs.curves.values()}
+        found[name] = ran(claim, runs, bench, sorted(paths))
+    for name in named & {*claim.sweeps}:
+        found[name] = Swept(swept(claim, bench, name))
+    for name in named & {*claim.capacities}:
+        found[name] = Searched(searched(claim, bench, name))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """Figures of runs by label, place and path, a value for each seed."""
+
+    labels: Sequence[str]
+    places: Sequence[float]
+    found: Mapping[tuple[str, float, str], list[float]]
+
+    def seeds(self, label: str, place: float, path: str) -> list[float]:
+        """A figure of each seed."""
+        return self.found[label, place, path]
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """Figures of a sweep."""
+
+    sweep: Sweep
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """The policies that are compared."""
+        return list(next(iter(self.sweep.at.values())).study.policies)
+
+    @property
+    def places(self) -> Sequence[float]:
+        """The axis."""
+        return list(self.sweep.at)
+
+    def seeds(self, label: str, place: float, path: str) -> list[float]:
+        """A figure of each seed."""
+        return self.sweep.seeds(place, label, path)
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """The highest rates of a search: one place, and no figure but the rate."""
+
+    rates: Mapping[str, list[float]]
+    places: Sequence[float] = (0.0,)
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """Those that were searched for."""
+        return list(self.rates)
+
+    def seeds(self, label: str, place: float, path: str) -> list[float]:
+        """The rate of each seed."""
+        return self.rates[label]
+
+
+def ran(claim: Claim, runs: RunsSection, bench: Bench, paths: Sequence[str]) -> Ran:
+    """Simulate every label at every place with every seed."""
+    labels, found = runs.of or list(claim.compare), {}
+    for place in runs.at:
+        for label in labels:
+            seen = [_seen(claim, runs, bench, label, place, seed, paths) for seed in range(bench.seeds(runs.seeds))]
+            found.update({(label, place, path): [each[path] for each in seen] for path in paths})
+    return Ran(labels, runs.at, found)
+
+
+def _seen(
+    claim: Claim, runs: RunsSection, bench: Bench, label: str, place: float, seed: int, paths: Sequence[str]
+) -> dict[str, float]:
+    """The figures of one run."""
+    changes = runs.changes_of(label, place, claim.settings.get(label, {}))
+    problem = built(scenario(claim, bench, changes), label, bench)
+    workload = problem.traffic.make(seed)
+    first = {path.partition(".")[0] for path in paths}
+    result = bench.simulate(
+        problem.cluster, workload, problem.bundles[0][1], cost=problem.cost, belief=problem.belief, seed=seed,
+        until=problem.until_s, drain=problem.drain, slices=bool(first & {*SLICED}),
+    )  # fmt: skip
+    seen = Seen(result, workload, problem)
+    return {path: seen.figure(path) for path in paths}
+
+
+def _curves(runs: RunsSection, table: Table) -> list[Curve]:
+    """The figures that are drawn, label by label."""
+    found = []
+    for title, path in runs.curves.items():
+        lines = {
+            label: [
+                Point(place, mean.value, mean.half)
+                for place in table.places
+                for mean in [over_seeds(table.seeds(label, place, path))]
+            ]
+            for label in table.labels
+        }
+        kind = "seconds" if path.split(".")[-2 if "." in path else -1].endswith("_s") else "number"
+        found.append(Curve(title, runs.across, "share" if _share(path) else kind, lines))  # type: ignore[arg-type]
+    return found
+
+
+def _share(path: str) -> bool:
+    return path.rpartition(".")[2] in ("slo_attainment", "in_time", "prefix_hit_rate", "busiest")
