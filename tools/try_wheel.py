@@ -128,11 +128,13 @@ TIMES = re.compile(
 )
 """The seconds that computing took, and what is derived from them."""
 
+CORE = re.compile(rb'\bcore"?: "?(?:compiled|interpreted)\b|\b(?:compiled|interpreted) core\b')
+"""The core in JSON and YAML (`core: compiled`) and in pages (`compiled core`)."""
+
 
 def without_core(data: bytes) -> bytes:
     """An output without the core's name in its provenance and without the seconds that computing took."""
-    data = data.replace(b"compiled core", b"interpreted core").replace(b'"core": "compiled"', b'"core": "interpreted"')
-    return TIMES.sub(b"", data)
+    return TIMES.sub(b"", CORE.sub(b"", data))
 
 
 if __name__ == "__main__":
