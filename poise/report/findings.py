@@ -49,9 +49,11 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """judged: loads in order.  limits: one per policy.  said: sentences about the limits.
+    """judged: loads in order.  limits: one per policy.  said: sentences about the limits.  answer: the sentence that
+    decides, empty where there is none.
 
-    intervals: what ± means.  one: what load 1 means.  partial: progress of a stopped comparison, empty if complete.
+    intervals: what ± means.  one: what load 1 means; own: whether it is the traffic as it is.  partial: progress of a
+    stopped comparison, empty if complete.  target: the share of arrivals that must meet the SLO; None without an SLO.
     """
 
     judged: Sequence[Judged]
@@ -60,3 +62,6 @@ class Findings:
     intervals: str = ""
     one: str = "the workload as it is"
     partial: str = ""
+    answer: str = ""
+    own: bool = True
+    target: float | None = None
