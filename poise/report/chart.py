@@ -169,7 +169,7 @@ def plot(
     turns = _shared(lines, across, up) if dots and any(len(line.x) > 1 for line in lines) else [None] * len(lines)
     look = _Look(across, up, dots, steps, exact=bool(reading))
     body = "".join(_line(line, look, each) for line, each in zip(lines, turns, strict=True))
-    data = "".join(_scale_data(name, axis) for name, axis in (("x", across), ("y", up)))
+    data = "".join(scale_data(name, axis) for name, axis in (("x", across), ("y", up)))
     ends = _names(lines, extras.goals, across, up) if extras.named else ()
     upright = "".join(_marks(marks, across, up))
     group = f' data-group="{escape(extras.group)}"' if extras.group else ""
@@ -177,18 +177,18 @@ def plot(
     return (
         f'<svg class="chart{big}" viewBox="0 0 {extras.width} {height}" role="img"'
         f' aria-label="{escape(title)}" data-read="{escape(reading)}"{data}{group}{" data-steps" if steps else ""}>'
-        f"{_frame(across, up, x, y, extras.width)}{_extras(extras, across, up)}{upright}{body}"
+        f"{frame(across, up, x, y, extras.width)}{_extras(extras, across, up)}{upright}{body}"
         f"{_labels(lines, extras, across, up)}{''.join(ends)}</svg>"
     )
 
 
-def _scale_data(name: str, axis: Axis) -> str:
+def scale_data(name: str, axis: Axis) -> str:
     """The data with which the script turns a position back into a value."""
     numbers = ",".join(f"{value:.9g}" for value in (axis.low, axis.high, axis.start, axis.end))
     return f' data-{name}="{numbers},{int(axis.log)},{axis.kind}"'
 
 
-def _frame(across: Axis, up: Axis, x: Scale, y: Scale, width: int = WIDTH) -> str:
+def frame(across: Axis, up: Axis, x: Scale, y: Scale, width: int = WIDTH) -> str:
     """Grid, ticks and labels; a tick that would touch the one before stays without text."""
     parts, free = [], -math.inf
     for value, text in across.ticks():

@@ -140,6 +140,25 @@ CONTROLS = r"""
     frame.before(tools);
   }
 
+  // Choices of what charts show: one list for each name in data-picks -------------------------------------------------
+  for (const picks of document.querySelectorAll("[data-picks]")) {
+    const names = picks.dataset.picks.split(" "), groups = [...document.querySelectorAll(`g[data-${names[0]}]`)];
+    const lists = names.map(name => {
+      const list = put("select"), known = [...new Set(groups.map(group => group.dataset[name]))].sort();
+      list.setAttribute("aria-label", `Show one ${name}`);
+      list.append(new Option(`every ${name}`, ""), ...known.map(each => new Option(each)));
+      picks.append(list);
+      return [name, list];
+    });
+    picks.addEventListener("change", () => {
+      for (const group of groups) {
+        const off = lists.some(([name, list]) => list.value && group.dataset[name] !== list.value);
+        group.classList.toggle("off", off);
+        group.ownerSVGElement.points = null;
+      }
+    });
+  }
+
   const root = document.documentElement, bar = document.querySelector("nav");
   if (bar) {
     const words = {"": "Theme: system", light: "Theme: light", dark: "Theme: dark"}, order = ["", "light", "dark"];

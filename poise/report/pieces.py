@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -22,6 +23,10 @@ class Tile:
     meaning: str = ""
 
 
+LONG = 28
+"""Letters of a card's choice beyond which it is set smaller."""
+
+
 def section(title: str, *parts: str, anchor: str, names: str = "") -> str:
     """A section with a heading that the contents lead to; `names` is for the script."""
     text = f' data-names="{escape(names)}"' if names else ""
@@ -30,9 +35,10 @@ def section(title: str, *parts: str, anchor: str, names: str = "") -> str:
 
 def card(kicker: str, pick: str, why: str, *parts: str, sense: Sense = "") -> str:
     """The answer of a page: a small line, the choice in large type, the sentence that gives the reason, and more."""
+    large = f'<p class="pick{" long" * (len(pick) > LONG)}">{escape(pick)}</p>'
     return (
-        f'<div class="card {sense}"><p class="kicker">{escape(kicker)}</p><p class="pick">{escape(pick)}</p>'
-        f'<p class="why">{escape(why)}</p>{"".join(parts)}</div>'
+        f'<div class="card {sense}"><p class="kicker">{escape(kicker)}</p>{large}'
+        f'<p class="why">{inline(why)}</p>{"".join(parts)}</div>'
     )
 
 
@@ -84,14 +90,19 @@ def facts(some: Mapping[str, object]) -> str:
     return f"<dl>{''.join(f'<dt>{escape(k)}</dt><dd>{escape(str(v))}</dd>' for k, v in some.items())}</dl>"
 
 
+def inline(text: str) -> str:
+    """A sentence as markup; what stands between back-ticks is code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
 def soft(text: str) -> str:
     """A paragraph of explanation."""
-    return f'<p class="soft">{escape(text)}</p>'
+    return f'<p class="soft">{inline(text)}</p>'
 
 
 def listed(lines: Iterable[str]) -> str:
     """A list of sentences."""
-    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
+    return f"<ul>{''.join(f'<li>{inline(line)}</li>' for line in lines)}</ul>"
 
 
 def grid(figures: Sequence[str], *, pairs: bool = False) -> str:
@@ -154,7 +165,7 @@ def text_table(
 def widening(table: str, key: str, words: str = "All columns") -> str:
     """A table whose columns of class `x` are shown on demand, without script. key: makes it unique on the page."""
     label = f'<label class="button" for="{key}">{escape(words)}</label>'
-    return f'<div class="wide"><input type="checkbox" id="{key}">{label}{table}</div>'
+    return f'<div class="widens"><input type="checkbox" id="{key}">{label}{table}</div>'
 
 
 def copied(text: str, of: str) -> str:

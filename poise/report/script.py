@@ -78,7 +78,7 @@ _CHARTS = """
       const name = dot.closest("[data-name]")?.dataset.name || "", v = dot.dataset.v?.split(",").map(Number);
       add(+dot.getAttribute("cx"), +dot.getAttribute("cy"), name, dot.dataset.said || "", v);
     }
-    for (const line of all.length ? [] : svg.querySelectorAll("[data-name] path.l")) {
+    for (const line of all.length ? [] : svg.querySelectorAll("[data-name]:not(.off) path.l")) {
       walk(line.getAttribute("d"), (px, py) => add(px, py, line.closest("[data-name]").dataset.name, ""));
     }
     return svg.points = all;

@@ -76,7 +76,7 @@ border-radius:var(--round)}
 .card.good{border-left-color:var(--good)}.card.bad{border-left-color:var(--bad)}.card.open{border-left-color:var(--warn)}
 .card .kicker{color:var(--soft);font-size:var(--small);margin:0}
 .card .pick{font-size:var(--huge);line-height:1.15;font-weight:650;margin:2px 0 var(--s2);overflow-wrap:anywhere}
-.card .why{font-size:1.02rem}
+.card .pick.long{font-size:1.3rem}.card .why{font-size:1.02rem}
 dl{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:2px 14px;margin:.6em 0}
 dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}
 .tiles{grid-template-columns:repeat(auto-fit,minmax(112px,1fr));gap:var(--s2);margin:var(--s3) 0}
@@ -118,12 +118,14 @@ th[aria-sort=descending] button::after{content:" ↓";color:inherit}
 .best td{font-weight:600}
 tbody:last-child tr:last-child>*{border-bottom:0}
 .tools{display:flex;flex-wrap:wrap;gap:6px 12px;align-items:center;margin:var(--s2) 0 0}
-.wide{display:flex;flex-wrap:wrap;gap:6px 12px;align-items:center;margin-top:var(--s4)}.wide>.scroll{flex-basis:100%}
-.wide .tools{margin:0}.wide .x{display:none}.wide:has(>input:checked) .x{display:table-cell}
-.wide>input{position:absolute;opacity:0}
-.wide>label{display:inline-block}
-.wide>input:checked+label{background:var(--ink);color:var(--ground)}
-.wide>input:focus-visible+label{outline:2px solid var(--link);outline-offset:2px}
+.widens{display:flex;flex-wrap:wrap;gap:6px 12px;align-items:center;margin-top:var(--s4)}
+.widens>.scroll{flex-basis:100%}
+.widens .tools{margin:0}
+.widens .x{display:none}.widens:has(>input:checked) .x{display:table-cell}
+.widens>input{position:absolute;opacity:0}
+.widens>label{display:inline-block}
+.widens>input:checked+label{background:var(--ink);color:var(--ground)}
+.widens>input:focus-visible+label{outline:2px solid var(--link);outline-offset:2px}
 .strip th:not(.n){text-align:center}.strip th small{display:block}
 .strip td{text-align:center;padding:7px 6px;border-left:1px solid var(--ground);border-bottom-color:var(--ground)}
 .q4{background:color-mix(in srgb,var(--good) 20%,var(--ground))}
@@ -201,7 +203,8 @@ svg .pick{fill:var(--ground);stroke:var(--ink);stroke-width:2;pointer-events:non
 color:var(--ground);font-size:13px;line-height:1.35;max-width:260px;white-space:pre-line;overflow-wrap:anywhere}
 @media (max-width:900px){.lead,.split{grid-template-columns:minmax(0,1fr)}}
 @media (max-width:600px){main{padding:0 var(--s3) 36px}nav{margin:0 calc(-1*var(--s3));padding:5px var(--s3)}
-h1{font-size:1.12rem}.card{padding:var(--s3)}.card .pick{font-size:1.5rem}.card .why{font-size:var(--base)}
+h1{font-size:1.12rem}.card{padding:var(--s3)}.card .pick{font-size:1.5rem}.card .pick.long{font-size:1.12rem}
+.card .why{font-size:var(--base)}
 figure{padding:8px 6px}.broad{display:none}.narrow{display:block}
 dl{grid-template-columns:minmax(0,1fr)}dd{margin-bottom:6px}td.n{min-width:9em;max-width:44vw}
 .gauge{grid-template-columns:minmax(0,1fr) max-content}.gauge svg{grid-column:1/-1;grid-row:2}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -109,8 +110,10 @@ def _paths(placed: Sequence[tuple[float, float, Bar]], top: int) -> list[str]:
     drawn: dict[str, list[str]] = {}
     widths = sorted(end - start for start, end, _ in placed if end > start)
     dense = " dense" * bool(widths and widths[len(widths) // 2] < _THIN)
-    for start, end, bar in placed:
+    nexts = [*(start for start, *_ in placed[1:]), math.inf]
+    for (start, end, bar), after in zip(placed, nexts, strict=True):
         if end > start:
+            end = after if dense and 0 < after - end < 1 else end  # a gap below a pixel would be drawn as a whole one
             look = colour(bar.style) + " pale" * bar.pale + dense
             drawn.setdefault(look, []).append(f"M{start:.2f} {top}H{end:.2f}v{_ROW}H{start:.2f}z")
     return [f'<path class="{look}" d="{"".join(boxes)}"/>' for look, boxes in drawn.items()]

@@ -127,7 +127,7 @@ async def key(browser: Browser, name: str) -> None:
 
 
 def test_all_columns_are_shown_on_demand(tmp_path: Path) -> None:
-    shown = "[...document.querySelectorAll('#summary .wide thead th')].filter(cell => cell.clientWidth).length"
+    shown = "[...document.querySelectorAll('#summary .widens thead th')].filter(cell => cell.clientWidth).length"
 
     async def act(browser: Browser) -> None:
         few = await browser.value(shown)

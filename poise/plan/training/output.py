@@ -78,7 +78,8 @@ def _card(found: TrainSearchResult) -> str:
         Tile("Throughput", f"{best.tokens_per_device:,.0f} tokens/s", "a device"),
         Tile("Memory", f"{best.memory / GIB:.1f} GiB", f"of {job.device.memory_bytes / GIB:.1f}"),
     ))  # fmt: skip
-    used = gauges([Gauge("Memory of the fullest device", best.memory / job.device.memory_bytes, "")])
+    words = f"{best.memory / GIB:.1f} of {job.device.memory_bytes / GIB:.1f} GiB"
+    used = gauges([Gauge("Memory of the fullest device", best.memory / job.device.memory_bytes, words)])
     return card(kicker, best.layout.label(), first, figures, used, listed(rest), sense="good")
 
 
@@ -97,7 +98,9 @@ def _table(some: Sequence[Prediction], label: str) -> str:
     rows = [(*cells(each)[1:], *(str(COLUMNS[name](each.layout)) for name in shown)) for each in some]
     rows = [(str(number), *row) for number, row in enumerate(rows, 1)]
     note = soft(f"In all of them: {', '.join(same)}.") if same and len(some) > 1 else ""
-    return text_table(("#", *HEAD[1:], *shown), rows, label=label) + note
+    heads = ("#", *HEAD[1:], *shown)
+    texts = [at for at, name in enumerate(heads) if name in ("recompute", "schedule")]
+    return text_table(heads, rows, label=label, texts=texts) + note
 
 
 def _beside(others: Schedules) -> str:
@@ -112,7 +115,7 @@ def _beside(others: Schedules) -> str:
     ]  # fmt: skip
     text = (
         f"There is room for {float(others.room):.2f} activations of full stages. The fastest that fits, "
-        f"{others.fastest.graph.schedule.name}, is written as schedule.json; start it with poise train run."
+        f"{others.fastest.graph.schedule.name}, is written as schedule.json; start it with `poise train run`."
     )
     table = text_table(heads, rows, label="Schedules")
     return section("Its schedule beside others", soft(text), table, anchor="schedules") + drawn(
