@@ -151,7 +151,7 @@ color:var(--soft);white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
 figure output:not(:empty){background:var(--panel)}
 .chart,.heat,.bars{display:block;width:100%;height:auto;max-width:640px;margin:0 auto;touch-action:pan-y}
 .chart.big{max-width:none}.narrow{display:none}.heat+.chart{margin-top:-3%}
-@container (max-width:400px){.chart text,.bars text{font-size:15px}.chart .name{font-size:13.5px}
+@container (max-width:360px){.chart text,.bars text{font-size:15px}.chart .name{font-size:13.5px}
 .heat text{font-size:13px}}
 @container (min-width:540px){.chart:not(.big) text,.bars text,.heat text{font-size:10px}}
 .copied{position:relative;margin:.5em 0}.copied .copy{position:absolute;top:6px;right:6px}

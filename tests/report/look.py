@@ -1,14 +1,24 @@
-"""What a browser is asked about a page."""
+"""A page in a real browser: whether it fits and can be read.
+
+Where POISE_SCREENSHOTS names a folder, pictures of the pages are kept there.
+"""
 
 from __future__ import annotations
 
-import re
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from tests.live.admin.browser import Browser
+
+Act = Callable[[Browser], Awaitable[None]]
+
+WINDOWS = ((1400, 900, False), (1400, 900, True), (390, 844, False), (390, 844, True))
+"""Width, height, and whether dark."""
 
 SMALL = 1_500_000
 """The most bytes of a page."""
-
-READS = re.compile(r'class="pick">[^<]+<')
-"""An answer."""
 
 FADED = """(() => {
   const numbers = text => {
@@ -37,3 +47,39 @@ FADED = """(() => {
   return faded;
 })()"""
 """Texts whose contrast to their ground is below that of WCAG 2.2 AA."""
+
+
+def opened(folder: Path, text: str, act: Act, *, scripts: bool = True) -> None:
+    """Open a page of this text and act on it; its console must stay empty."""
+    file = folder / "page.html"
+    file.write_text(text, encoding="utf-8")
+
+    async def main() -> None:
+        async with Browser() as browser:
+            await browser.call("Emulation.setScriptExecutionDisabled", value=not scripts)
+            await browser.look(1400, 900, dark=False, whole=False)
+            await browser.call("DOM.enable")
+            await browser.open(file.as_uri())
+            await browser.seen("Page.loadEventFired")
+            await browser.call("DOM.getDocument", depth=0)
+            await act(browser)
+            assert browser.said == []
+
+    asyncio.run(main())
+
+
+async def fits(browser: Browser, name: str, *, answer: bool = True) -> None:
+    """The page is small, no wider than any window, its text has contrast, and its answer is on the first screen."""
+    assert await browser.value("new Blob([document.documentElement.outerHTML]).size") < SMALL
+    for wide, high, dark in WINDOWS:
+        picture = await browser.look(wide, high, dark, whole=False)
+        if folder := os.environ.get("POISE_SCREENSHOTS"):
+            (Path(folder) / f"{name}-{wide}-{'dark' if dark else 'light'}.png").write_bytes(picture)
+        if answer:
+            foot = "document.querySelector('#answer .card').getBoundingClientRect().bottom"
+            assert await browser.value(foot) <= high, (name, wide)
+        folds = "document.querySelectorAll('details').forEach(fold => { fold.open = %s; })"
+        await browser.value(folds % "true")
+        assert await browser.value("document.documentElement.scrollWidth") == wide, (name, wide)
+        assert await browser.value(FADED) == [], (name, wide, dark)
+        await browser.value(folds % "false")

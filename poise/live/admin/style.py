@@ -54,7 +54,7 @@ border-radius:6px}
 form{display:flex;flex-wrap:wrap;gap:8px;align-items:center;margin:1em 0}
 .bar{display:flex;flex-wrap:wrap;gap:4px 14px;align-items:center;margin:.3em 0}
 .live .legend{margin:.1em 0 .2em;font-size:.88em;gap:2px 14px;font-variant-numeric:tabular-nums}
-.live .chart{max-width:none}
+.live .chart{max-width:none}.live .chart text{font-size:12px}
 .live figcaption small{font-weight:400;color:var(--soft)}
 .why{text-align:left!important;white-space:normal;min-width:17em;width:60%}
 .why details{margin:0}.why summary{font-weight:400;padding:0}
@@ -71,7 +71,7 @@ tbody th.n{white-space:normal;overflow-wrap:anywhere;min-width:7.5em;max-width:4
 #rows th.n{white-space:nowrap;min-width:0;position:static}.why{min-width:0!important;width:100%}
 .few tr>:nth-child(2),.few tr>:nth-child(3),.few tr>:nth-child(4),.few tr>:nth-child(6){display:none}
 .few .why table{display:block;max-width:46vw;overflow-x:auto}.few .why table tr>*{display:table-cell}
-.live svg text{font-size:13px}.tiles dd{font-size:1em}}
+.live .chart text{font-size:13px}.tiles dd{font-size:1em}}
 @media (prefers-reduced-motion:no-preference){.new{animation:come .6s}}
 @keyframes come{from{background:color-mix(in srgb,var(--c0) 9%,transparent)}}
 """
