@@ -17,7 +17,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM, _ROW, _GAP = 58, 10, 4, 20, 20, 3
 ZOOMS = (1, 2, 4, 8)
 """Magnifications that a reader can choose."""
 
-_THIN = 4.0
+_THIN = 6.0
 """Median width of a row's bars, in units, below which they are drawn without gaps, which would be most of them."""
 
 _WRITTEN = 9.0

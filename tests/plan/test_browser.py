@@ -46,7 +46,7 @@ def test_a_layout_fits(tmp_path: Path) -> None:
 
 def test_a_dense_schedule_has_no_gaps_and_can_be_magnified(tmp_path: Path) -> None:
     file = tmp_path / "schedule.html"
-    words = ["train", "schedule", "interleaved", "--ranks", "4", "--microbatches", "64", "--chunks", "2"]
+    words = ["train", "schedule", "interleaved", "--ranks", "4", "--microbatches", "128", "--chunks", "2"]
     assert main([*words, "--page", str(file)]) == 0
     assert 'dense"' in file.read_text()
 
