@@ -1,4 +1,4 @@
-"""How fast and how large Poise's simulator is, beside Dynamo replay and Vidur where they are given; see README.md.
+"""How fast and how large Poise's simulator is, beside the peers that are given; see README.md.
 
     python bench/simulate.py [--quick] [--repeat N] [--only WORDS] [--json FILE] [--against DIR]
 
@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from peers.aisimulate import AISimulate
 from peers.dynamo import Dynamo
 from peers.load import TRACE, Load
 from peers.ours import Poise
@@ -200,9 +201,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         others = [Poise("there", told.against.resolve())] if told.against else []
-        peers: list[Peer] = [
-            Poise(), *others, *(peer for peer in (Dynamo.find(folder), Vidur.find(folder)) if peer)
-        ]  # fmt: skip
+        found = (Dynamo.find(folder), AISimulate.find(folder), Vidur.find(folder))
+        peers: list[Peer] = [Poise(), *others, *(peer for peer in found if peer)]
         bench = Bench(peers)
         start = start_up(max(told.repeat, 3))
         loads = [os.getloadavg()[0]]

@@ -6,7 +6,7 @@ from poise.core.estimate import Estimator, Piece, StepShape, Store
 from poise.cost.estimator_wrapper import scaled
 
 
-class Slow(Estimator):
+class Slow:
     """Another estimator's costs, `factor` times as long (1.0: unchanged).
 
     Lanes cache pieces: after changing the factor of a running replica, call `change`.

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
+from poise.core.spec import MOST_REPLICAS
 from poise.live.gateway.settings import Settings
 from poise.scenario.schema import PoliciesSection
 from poise.scenario.section import Section, Whole
@@ -73,8 +74,8 @@ class PoolSection(Section):
 
     name: str = Field(default="", description="a name for the pool; its role if not given")
     role: Literal["mixed", "prefill", "decode"] = Field(default="mixed", description="what its engines compute")
-    min_replicas: Whole = Field(default=1, ge=0, description="the fewest engines that it may have")
-    max_replicas: Whole = Field(ge=1, description="the most engines that it may have, as in 8")
+    min_replicas: Whole = Field(default=1, ge=0, le=MOST_REPLICAS, description="the fewest engines that it may have")
+    max_replicas: Whole = Field(ge=1, le=MOST_REPLICAS, description="the most engines that it may have, as in 8")
     start_s: float = Field(default=0.0, ge=0, description="the seconds until a new engine serves, 0 for unknown")
 
 
@@ -182,7 +183,9 @@ class Gateway(Section):
     pools: list[PoolSection] = Field(
         default=[], description="a list of pools for policies.scaler, as in [{max_replicas: 8}]"
     )
-    slots: Whole = Field(default=0, ge=0, description="how many engines there may be at once, 0 for twice as many")
+    slots: Whole = Field(
+        default=0, ge=0, le=MOST_REPLICAS, description="how many engines there may be at once, 0 for twice as many"
+    )
     envoy: EnvoySection | None = Field(default=None, description="a section envoy, as in {port: 9002}")
     policies: PoliciesSection = Field(
         default=PoliciesSection(router="prefix_cache"), description="a section policies, as in {router: prefix_cache}"

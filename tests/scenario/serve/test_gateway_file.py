@@ -102,6 +102,20 @@ def test_a_mistake_is_told_with_its_place_and_its_cure(tmp_path: Path, field: st
 
 
 @pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("slots", "slots: 2000000000"),
+        ("pools.0.max_replicas", "pools: [{max_replicas: 2000000000}]\npolicies: {scaler: kpa}"),
+    ],
+)
+def test_counts_that_would_take_the_memory_are_refused(tmp_path: Path, field: str, text: str) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(f"{ENGINES}{text}\n")
+    with pytest.raises(UserError, match=f"{field}: 2000000000 must be at most 100000; "):
+        plan(load_gateway(file))
+
+
+@pytest.mark.parametrize(
     ("more", "said"),
     [
         ("", r":1: engines\.0\.hints: no policy says how long; name policies\.cache"),
