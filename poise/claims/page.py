@@ -11,17 +11,18 @@ from poise.claims.record import Record
 from poise.claims.show import MET, figures, since
 from poise.report.chart import chart, swatch
 from poise.report.frame import document
+from poise.report.pieces import facts, section
 
 
 def page(about: Claim, record: Record) -> str:
     """The page as text."""
     title = f"{about.system}: {record.verdict}"
-    body = "".join((_header(title, about, record), _criteria(about, record), *map(_figure, record.findings.curves)))
-    return document(title, body)
+    body = "".join((_criteria(about, record), *(_figure(n, curve) for n, curve in enumerate(record.findings.curves))))
+    return document(title, body, head=_facts(about, record))
 
 
-def _header(title: str, about: Claim, record: Record) -> str:
-    facts = {
+def _facts(about: Claim, record: Record) -> str:
+    found = {
         "Paper": str(about.paper),
         "Headline": about.published,
         "Conditions": about.conditions,
@@ -32,15 +33,14 @@ def _header(title: str, about: Claim, record: Record) -> str:
         "Measured": f"{record.date}, Poise {record.poise}, engine {record.engine}, code {record.digest}"
         + (" (a quick run)" if record.quick else ""),
     }
-    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(said)}</dd>" for name, said in facts.items() if said)
-    return f"<header><h1>{escape(title)}</h1><dl>{rows}</dl></header>"
+    return facts({name: said for name, said in found.items() if said})
 
 
 def _criteria(about: Claim, record: Record) -> str:
     head = ("criterion", "", "paper", "measured", "why")
     rows = [_row(about, each) for each in record.outcomes]
     rows += [(said, "a note", "", came, "") for said, came in record.notes.items()]
-    return f"<section><h2>Criteria</h2>{_table(head, rows, text=True)}</section>"
+    return section("Criteria", _table(head, rows, text=True), anchor="criteria")
 
 
 def _row(about: Claim, each: Outcome) -> tuple[str, ...]:
@@ -57,10 +57,10 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, text: bool
     return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _figure(curve: Curve) -> str:
+def _figure(number: int, curve: Curve) -> str:
     lines = lines_of(curve)
     legend = "".join(swatch(line.name, line.style) for line in lines)
     x, y = scales(curve)
     drawn = chart(curve.title, lines, x, y, reading=f"{{y}} at {{x}} ({curve.across})", dots=True)
     table = _table(*figures(curve))
-    return f'<section><h2>{escape(curve.title)}</h2><div class="legend">{legend}</div>{drawn}{table}</section>'
+    return section(curve.title, f'<div class="legend">{legend}</div>', drawn, table, anchor=f"curve-{number}")

@@ -218,7 +218,6 @@ def _write_folder(found: Plan, folder: Path, places: dict[str, Any]) -> list[Pat
 
     json_file = folder / "plan.json"
     write_json(as_dict(found), json_file)
-    files = [json_file, *write_page(found, folder)]
-    if found.deployed is None:
-        return files
-    return files + write_deployment(found.deployed, replace(found.setting, **places), folder)
+    deployed = found.deployed
+    files = [] if deployed is None else write_deployment(deployed, replace(found.setting, **places), folder)
+    return [json_file, *write_page(found, folder, files), *files]

@@ -49,7 +49,7 @@ def remarks(plan: Plan, best: Trial) -> Iterator[str]:
     if plan.refuted:
         first = plan.refuted[0].fleet
         yield f"held in the search but not under all seeds: {first.written} (${first.price_per_hour:.2f}/h)"
-    yield from _changes(plan)
+    yield from what_changes(plan)
     if plan.scaling is not None:
         each = plan.scaling
         yield (
@@ -139,7 +139,8 @@ def _interval(trial: Trial) -> str:
     return "(too short to say how far off)" if trial.spread is None else f"± {100 * trial.spread:.2g}"
 
 
-def _changes(plan: Plan) -> Iterator[str]:
+def what_changes(plan: Plan) -> Iterator[str]:
+    """More load, a lost replica, other prices and looser limits, a sentence each."""
     changes = plan.changes
     if changes is None:
         return

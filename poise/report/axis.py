@@ -36,8 +36,14 @@ class Axis:
         return [(value, write(value, self.kind)) for value in values]
 
 
-def fit(values: Sequence[float], start: float, end: float, *, log: bool = False, kind: Kind = "number") -> Axis:
-    """An axis that holds all `values`: a straight one begins at 0 (shares end at 1), a logarithmic one fits closely."""
+def fit(
+    values: Sequence[float], start: float, end: float, *,
+    log: bool = False, kind: Kind = "number", zero: bool = True, tight: bool = False,
+) -> Axis:  # fmt: skip
+    """An axis that holds all `values`: a straight one begins at 0 (shares end at 1), a logarithmic one fits closely.
+
+    zero: False lets a straight axis begin near the lowest value.  tight: it ends at the highest one, without a margin.
+    """
     known = [value for value in values if math.isfinite(value) and (value > 0 or not log)]
     low, high = (min(known), max(known)) if known else (1.0, 1.0)
     if log:
@@ -47,7 +53,10 @@ def fit(values: Sequence[float], start: float, end: float, *, log: bool = False,
         return Axis(low / 1.05, high * 1.05, start, end, True, kind)
     if kind == "share":
         return Axis(0.0, max(high, 1.0), start, end, False, kind)
-    return Axis(min(low, 0.0), high * 1.05 if high > 0 else 1.0, start, end, False, kind)
+    if not zero and low > 0:
+        margin = 0.04 * (high - low) or low / 2
+        return Axis(low - margin, high + margin, start, end, False, kind)
+    return Axis(min(low, 0.0), high * (1.0 if tight else 1.05) if high > 0 else 1.0, start, end, False, kind)
 
 
 def _straight_ticks(low: float, high: float, most: int = 6) -> list[float]:

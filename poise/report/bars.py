@@ -36,7 +36,7 @@ def blame_section(cases: Sequence[Case]) -> str:
     folds = [(some[0].at, _at_load(some)) for some in by_load(drawn).values()]
     text = (
         "Of the finished requests of the first seed, from arrival to end; the upright stroke is the first token. Point "
-        "at a piece, or tap it, for its value."
+        "at a piece, or tap it, for its value; slivers are at least a pixel wide, and the table has all values."
     )
     used = [part for part in PARTS if any(_seconds(case, part) for case in drawn)]
     return section(
@@ -107,9 +107,9 @@ def _boxes(name: str, bar: Pieces, whole: float, across: Axis, at: float) -> Ite
     for (stretch, part, seconds), begin, end in zip(bar, ends, ends[1:], strict=False):
         share = write(seconds / whole, "share", 3)
         text = f"{name}\n{part}, {STRETCHES[stretch]}: {write(seconds, 'seconds')} ({share})"
-        left, right = across.place(begin), across.place(end)
+        left, wide = across.place(begin), max(across.place(end) - across.place(begin), 1)
         yield (
-            f'<rect class="p{PARTS.index(part)}" x="{left:.2f}" y="{at}" width="{right - left:.2f}" height="{_BAR}"'
+            f'<rect class="p{PARTS.index(part)}" x="{left:.2f}" y="{at}" width="{wide:.2f}" height="{_BAR}"'
             f' data-said="{escape(text)}"/>'
         )
 
@@ -119,7 +119,9 @@ def _table(cases: Sequence[Case]) -> str:
     columns = [
         (f"{case.policy}, {title}", case.blame[name]) for case in cases if case.blame for name, title in SAMPLES.items()
     ]
-    head = '<th class="n"></th>' + "".join(f'<th scope="col">{escape(title)}</th>' for title, _ in columns)
+    head = '<th scope="col" class="n">Part</th>' + "".join(
+        f'<th scope="col">{escape(title)}</th>' for title, _ in columns
+    )
     rows = ""
     for stretch, title in STRETCHES.items():
         rows += _cells(title, [sum(means[stretch].values()) for _, means in columns], "th")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from poise.report.chart import Line, Mark, Scale, chart
+from poise.report.chart import Extras, Line, Mark, Scale, chart
 from poise.report.curves import thinned
 from poise.report.figures import ATTAINMENT, E2E, GOODPUT, TPOT, TTFT, Case, Figure, by_load
 from poise.report.findings import Findings
@@ -26,8 +26,11 @@ SWEPT = (
     (TPOT[4], "TPOT, 99th percentile"),
     (E2E[4], "End to end, 99th percentile"),
     (GOODPUT, "Goodput"),
-    (ATTAINMENT, "SLO attainment"),
+    (ATTAINMENT, "SLO met"),
 )
+_UNITS = {GOODPUT: "req/s"}
+"""Units of axes whose ticks have none."""
+
 _DISTRIBUTIONS = (
     ("ttft_s", "Time to first token"),
     ("tpot_s", "Time per output token"),
@@ -36,8 +39,8 @@ _DISTRIBUTIONS = (
 
 
 def load_axis(loads: Sequence[float]) -> Scale:
-    """The axis of loads, which holds load 1."""
-    return Scale("load", log=max(loads) > WIDE * min(loads), reach=1.0)
+    """The axis of loads, which holds load 1 and begins near the lowest."""
+    return Scale("load", log=max(loads) > WIDE * min(loads), reach=1.0, zero=False)
 
 
 def sweep_section(cases: Sequence[Case], findings: Findings, styles: Styles, legend: str) -> str:
@@ -58,10 +61,14 @@ def sweep(cases: Sequence[Case], findings: Findings, styles: Styles) -> list[str
     axis, marks = load_axis(loads), _marks(findings, styles)
     charts = []
     for figure, title in SWEPT:
-        lines = [_swept(name, style, cases, figure) for name, style in styles.items()]
-        y = Scale(figure.label, figure.kind, log=figure.kind == "seconds")
+        lines = [swept(name, style, cases, figure) for name, style in styles.items()]
+        y = Scale(_UNITS.get(figure, ""), figure.kind, log=figure.kind == "seconds")
         reading = f"{figure.label}: {{y}} at load {{x}}"
-        charts.append(chart(title, lines, axis, y, reading=reading, dots=True, marks=marks))
+        charts.append(
+            chart(
+                title, lines, axis, y, reading=reading, dots=True, marks=marks, extras=Extras(named=True, group="load")
+            )
+        )
     return charts
 
 
@@ -70,12 +77,9 @@ def _caption(findings: Findings) -> str:
         f"Load 1, the dotted line, is {findings.one}. Bands are 95 % intervals; a point has none where runs are too "
         "short for one."
     )
-    if any(each.low is not None or each.high is not None for each in findings.limits):
-        text += (
-            " Dashed lines are the loads at which policies collapse; the bars above the plot show the range in which "
-            "the collapse lies; without an end, a bar runs to the edge."
-        )
-    return text
+    if any(each.load is not None for each in findings.limits):
+        text += " Dashed lines are the loads at which policies collapse."
+    return f"{text} Lines that run together take turns, as dashes. Point at a panel to read all of them at one load."
 
 
 def _marks(findings: Findings, styles: Styles) -> list[Mark]:
@@ -87,23 +91,29 @@ def _marks(findings: Findings, styles: Styles) -> list[Mark]:
     return [Mark("load 1", 1.0), *limits]
 
 
-def _swept(name: str, style: int, cases: Sequence[Case], figure: Figure) -> Line:
+def swept(name: str, style: int, cases: Sequence[Case], figure: Figure) -> Line:
     """One policy's figure over load, in order of load, with a gap where a load has none."""
     ordered = sorted((case for case in cases if case.policy == name and case.load is not None), key=_load)
     values = [_number(figure.value(case.result)) for case in ordered]
     halves = [_number(figure.half_width(case.result)) for case in ordered]
+    most = 1.0 if figure.kind == "share" else math.inf
     return Line(
         name,
         style,
         [_load(case) for case in ordered],
         values,
-        [value - half for value, half in zip(values, halves, strict=True)],
-        [value + half for value, half in zip(values, halves, strict=True)],
+        [_clipped(value - half, most) for value, half in zip(values, halves, strict=True)],
+        [_clipped(value + half, most) for value, half in zip(values, halves, strict=True)],
         [
             f"{name}\n{figure.label}: {figure.text(case.result)} {figure.margin(case.result)}".rstrip() + f"\n{case.at}"
             for case in ordered
         ],
     )
+
+
+def _clipped(value: float, most: float) -> float:
+    """A value within what is possible: a band of a share ends at 100 %."""
+    return value if math.isnan(value) else min(max(value, 0.0), most)
 
 
 def _load(case: Case) -> float:
@@ -120,7 +130,9 @@ def latency_section(cases: Sequence[Case], styles: Styles, legend: str) -> str:
     if not drawn:
         return ""
     points = POINTS // (len(drawn) * len(_DISTRIBUTIONS))
-    text = '<p class="soft">Of finished requests of the first seed: which share of them took at most so long.</p>'
+    text = (
+        '<p class="soft">Share of the finished requests of the first seed that took at most the time on the axis.</p>'
+    )
     folds = [(some[0].at, _distributions(some, styles, points)) for some in by_load(drawn).values()]
     return section("Latency", text, legend, fold_all(folds), anchor="latency")
 
@@ -131,6 +143,6 @@ def _distributions(cases: Sequence[Case], styles: Styles, points: int) -> str:
     for name, title in _DISTRIBUTIONS:
         curves = [(case.policy, thinned((case.latency or {}).get(name, ([], [])), points)) for case in cases]
         lines = [Line(policy, styles[policy], xs, ys) for policy, (xs, ys) in curves]
-        x, y = Scale("seconds, logarithmic", "seconds", log=True), Scale("share of requests", "share")
+        x, y = Scale("time, logarithmic", "seconds", log=True), Scale("share of requests", "share")
         charts.append(chart(title, lines, x, y, reading="{y} within {x}", steps=True))
     return grid(charts)

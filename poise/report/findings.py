@@ -50,9 +50,10 @@ class Limit:
 @dataclass(frozen=True, slots=True)
 class Findings:
     """judged: loads in order.  limits: one per policy.  said: sentences about the limits.  answer: the sentence that
-    decides (`answer.decide`).
+    decides, empty where there is none.
 
-    intervals: what ± means.  one: what load 1 means.  partial: progress of a stopped comparison, empty if complete.
+    intervals: what ± means.  one: what load 1 means; own: whether it is the traffic as it is.  partial: progress of a
+    stopped comparison, empty if complete.  target: the share of arrivals that must meet the SLO; None without an SLO.
     """
 
     judged: Sequence[Judged]
@@ -62,3 +63,5 @@ class Findings:
     one: str = "the workload as it is"
     partial: str = ""
     answer: str = ""
+    own: bool = True
+    target: float | None = None

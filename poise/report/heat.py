@@ -86,6 +86,7 @@ def heat(
     return (
         f'<svg class="heat" viewBox="0 0 {WIDTH} {height + 8}" role="img" aria-label="{escape(title)}"'
         f' data-heat="{numbers}" data-replicas="{" ".join(map(str, some.replicas))}">'
+        f'<rect class="ground" x="{across.start}" y="4" width="{across.end - across.start:.1f}" height="{height}"/>'
         f'<rect {place} fill="url(#hatch)"/>'
         f'<image {place} preserveAspectRatio="none" href="{picture}"/>'
         f"{marks(timeline, across, some.replicas, height)}{_names(ticks, height, across.start - 6)}</svg>"

@@ -1,12 +1,11 @@
 """A self-contained HTML page about a run or a comparison: it makes no network request and opens from a file.
 
 Drawings are inline SVG and small pictures: the plotly bundle is 4.8 MB, while a whole report here is some hundred kB,
-and the page stays readable where scripts are disabled. The script only shows values under the pointer.
+and the page stays readable where scripts are disabled.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -21,8 +20,9 @@ from poise.report.files import replacing
 from poise.report.findings import Findings
 from poise.report.frame import document
 from poise.report.heat import HATCH
+from poise.report.lead import lead_section
 from poise.report.limits import limits_section
-from poise.report.pieces import fold, section
+from poise.report.pieces import facts, fold, section, soft
 from poise.report.replicas import replicas_section
 from poise.report.scaling import scaling_section
 from poise.report.slowest import worst_section
@@ -33,9 +33,6 @@ from poise.report.wording import MISSING, belief_line, duration, significant, sl
 FEW = 6
 """Most notes shown; more are folded away."""
 
-LONG = 60
-"""Characters of a fact in the header; the whole is at the foot of the page."""
-
 
 @dataclass(frozen=True, slots=True)
 class About:
@@ -43,7 +40,8 @@ class About:
 
     engine: name and version of the engine model.  cost: provenance of the cost data (`Estimator.describe()`).
     workload: where the load comes from (`Workload.source`).  version: Poise's.
-    pools: the name of each replica's pool, where there are several.  answer: the sentence that decides a single run.
+    pools: the name of each replica's pool, where there are several.
+    answer: of a single run, the sentence that decides.
     trace: what was found in the trace, in one line; empty for nothing.
     """
 
@@ -80,7 +78,7 @@ def page(cases: Sequence[Case], about: About, findings: Findings | None = None) 
     legend = "".join(swatch(name, style) for name, style in policies.items())
     legend = f'<div class="legend">{legend}</div>' if len(policies) > 1 else ""
     asked = [case for case in cases if not case.probe]
-    parts = [summary_section(asked, findings)]
+    parts = [lead_section(cases, findings, policies, about.answer), summary_section(asked, findings)]
     if findings is not None:
         parts += [sweep_section(cases, findings, policies, legend), limits_section(findings, policies)]
     parts += [
@@ -93,35 +91,9 @@ def page(cases: Sequence[Case], about: About, findings: Findings | None = None) 
         _notes(asked),
         _provenance(about),
     ]
-    body = "".join(parts)
-    whole = f"{_header(about, _answer(about, findings), _partial(asked, findings))}{_contents(body)}{body}"
-    return document(about.title, whole, above=HATCH)
-
-
-def _answer(about: About, findings: Findings | None) -> str:
-    """The sentence that decides, as a paragraph; empty where there is none."""
-    text = about.answer if findings is None else findings.answer
-    return f'<p class="answer">{escape(text)}</p>' if text else ""
-
-
-def _header(about: About, answer: str, partial: str) -> str:
-    seeds = ", ".join(map(str, about.seeds)) or MISSING
-    facts = {
-        "Engine model": about.engine,
-        "Cost data": _in_short(about.cost),
-        "SLO": slo_line(about.slo),
-        "Warm-up left out": duration(about.warmup_s),
-        "Seed" if len(about.seeds) == 1 else "Seeds": seeds,
-    }
-    if about.workload:
-        facts["Workload"] = _in_short(about.workload)
-    if about.trace:
-        facts["Trace"] = about.trace
-    if about.version:
-        facts["Poise"] = about.version
-    first = f'<p class="belief">{escape(belief_line(about.belief))}</p>'
-    stopped = f'<p class="partial">Interrupted: {escape(partial)}.</p>' if partial else ""
-    return f"<header>{first}<h1>{escape(about.title)}</h1>{answer}{stopped}{_facts(facts)}</header>"
+    partial = _partial(asked, findings)
+    head = f'<p class="partial">Interrupted: {escape(partial)}.</p>' if partial else ""
+    return document(about.title, "".join(parts), head=head, above=HATCH)
 
 
 def _partial(cases: Sequence[Case], findings: Findings | None) -> str:
@@ -129,18 +101,6 @@ def _partial(cases: Sequence[Case], findings: Findings | None) -> str:
     if findings is not None:
         return findings.partial
     return next((str(why) for case in cases if (why := case.result.get("notes", {}).get("interrupted"))), "")
-
-
-def _contents(body: str) -> str:
-    """Links to the page's sections."""
-    found = re.findall(r'<section id="([^"]*)"[^>]*><h2>(.*?)</h2>', body)
-    links = "".join(f'<a href="#{anchor}">{title}</a>' for anchor, title in found)
-    return f"<nav>{links}</nav>" if links else ""
-
-
-def _facts(facts: Mapping[str, object]) -> str:
-    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(str(value))}</dd>" for name, value in facts.items())
-    return f"<dl>{rows}</dl>"
 
 
 def _flat(tree: Mapping[str, object], above: str = "") -> dict[str, object]:
@@ -152,15 +112,6 @@ def _flat(tree: Mapping[str, object], above: str = "") -> dict[str, object]:
         else:
             flat[f"{above}{name}"] = significant(value, 6) if isinstance(value, float) else value
     return flat
-
-
-def _in_short(tree: Mapping[str, object], most: int = 4) -> str:
-    """The first few entries of a mapping in one line; the whole is at the foot of the page."""
-    flat = _flat(tree)
-    parts = [f"{name}: {value}" for name, value in list(flat.items())[:most]]
-    line = "; ".join(part if len(part) <= LONG else f"{part[:LONG]}…" for part in parts)
-    whole = len(flat) <= most and all(len(part) <= LONG for part in parts)
-    return (line if whole else f"{line}; … (in full below)") if flat else "not stated"
 
 
 def _notes(cases: Sequence[Case]) -> str:
@@ -177,12 +128,23 @@ def _notes(cases: Sequence[Case]) -> str:
 
 
 def _provenance(about: About) -> str:
-    """The full provenance, and the meaning of the figures."""
-    whole = (("Cost data in full", _flat(about.cost)), ("Workload in full", _flat(about.workload)))
-    parts = [fold(name, _facts(facts)) for name, facts in whole if facts]
+    """What the policies could know, the basis of the figures, and their meaning."""
+    basis = {
+        "Engine model": about.engine,
+        "SLO": slo_line(about.slo),
+        "Warm-up left out": duration(about.warmup_s),
+        "Seed" if len(about.seeds) == 1 else "Seeds": ", ".join(map(str, about.seeds)) or MISSING,
+        **({"Trace": about.trace} if about.trace else {}),
+        "Poise": about.version or MISSING,
+    }
+    whole = (("Cost data", _flat(about.cost)), ("Workload", _flat(about.workload)))
     words = (
         "Latencies are of finished requests, percentiles by nearest rank. Rejected and unfinished requests miss their "
         "SLO. Figures per million tokens count input and output of finished requests. Energy is that of the devices: "
         "idle power (20 % of TDP) plus the rest times busy time."
     )
-    return section("Provenance", *parts, f'<p class="soft">{words}</p>', anchor="provenance")
+    return section(
+        "Belief and provenance", f"<p>{escape(belief_line(about.belief))}</p>",
+        fold("Basis of the figures", facts(basis)),
+        *(fold(f"{name} in full", facts(found)) for name, found in whole if found), soft(words), anchor="provenance",
+    )  # fmt: skip

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from poise.report.axis import Axis, fit
+from poise.report.axis import Axis
 from poise.report.chart import WIDTH, Mark, colour, span
 from poise.report.drawings import Styles, load_axis
 from poise.report.findings import Findings, Limit
-from poise.report.pieces import section, table
+from poise.report.pieces import section, split, table
 from poise.report.wording import MISSING, significant
 
 _ROW, _LEFT, _TOP, _BOTTOM = 36, 16, 8, 44
@@ -26,14 +26,16 @@ def limits_section(findings: Findings, styles: Styles) -> str:
         "carried, hollow where it was not, pale where the result may be chance. The bar is the range that contains the "
         "collapse (to the edge where it has no end), and the vertical stroke is its load."
     )
-    drawn = f'<figure class="wide"><figcaption>Loads carried</figcaption>{_drawing(limits, styles)}</figure>'
-    return section("Collapse", f'<p class="soft">{escape(words)}</p>', drawn, _table(limits), text, anchor="collapse")
+    drawn = f"<figure><figcaption>Loads carried</figcaption>{_drawing(limits, styles)}</figure>"
+    return section(
+        "Collapse", split(drawn + f'<p class="soft">{escape(words)}</p>', _table(limits) + text), anchor="collapse"
+    )
 
 
 def _drawing(limits: Sequence[Limit], styles: Styles) -> str:
     loads = [each.load for limit in limits for each in limit.tried]
     scale = load_axis(loads)
-    across = fit([*loads, 1.0], _LEFT, WIDTH - _LEFT, log=scale.log)
+    across = scale.fit(loads, _LEFT, WIDTH - _LEFT)
     floor = _TOP + _ROW * len(limits)
     rows = "".join(
         _row(limit, colour(styles.get(limit.policy, 0)), across, _TOP + _ROW * at) for at, limit in enumerate(limits)
@@ -79,7 +81,7 @@ def _row(limit: Limit, tint: str, across: Axis, top: float) -> str:
 
 
 def _table(limits: Sequence[Limit]) -> str:
-    names = ("policy", "collapses at load", "carries", "not", "for sure above", "for sure below", "what breaks down")
+    names = ("Policy", "Collapses at load", "Carries", "Not", "Surely above", "Surely below", "What breaks down")
     sides = ("n", *[""] * (len(names) - 2), "w")
     head = "".join(f'<th scope="col" class="{side}">{name}</th>' for name, side in zip(names, sides, strict=True))
     rows = "".join(
@@ -88,7 +90,7 @@ def _table(limits: Sequence[Limit]) -> str:
         + f'<td class="w">{escape(each.why) or MISSING}</td></tr>'
         for each in limits
     )
-    return table(head, rows)
+    return table(head, rows, label="Where each policy collapses", sorts=True)
 
 
 def _text(load: float | None) -> str:

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from poise.report.axis import fit
-from poise.report.chart import LEFT, RIGHT, WIDTH, Line, Scale, plot, swatch
+from poise.report.chart import LEFT, RIGHT, WIDTH, Extras, Line, Scale, plot, swatch
 from poise.report.faults import FAULTS
 from poise.report.figures import Case, by_load
 from poise.report.fleet import LINES, Fleet, Floats, courses, fleet, title
@@ -97,7 +96,7 @@ def _at_load(shown: Sequence[_Shown], styles: Mapping[str, int], pools: Sequence
         fleets = [each.fleets[what] for each in shown]
         gaps = any(each.gaps for each in fleets)
         pane = _Pane(what, name, scale, max(each.highest for each in fleets), max(each.end for each in fleets), gaps)
-        drawn = [pane.figure(each, styles, pools, alone=len(shown) == 1) for each in shown]
+        drawn = [pane.figure(each, styles, pools, key, alone=len(shown) == 1) for each in shown]
         panes[name] = pane.legend + grid(drawn)
         figures += drawn
     return grid(figures) if len(shown) == 1 else tabs(panes, key)
@@ -130,19 +129,20 @@ class _Pane:
         """The legend of its colours."""
         return legend(self.scale.label, shade(self.top, self.scale.kind), gaps=self.gaps)
 
-    def figure(self, shown: _Shown, styles: Mapping[str, int], pools: Sequence[str], *, alone: bool) -> str:
+    def figure(self, shown: _Shown, styles: Mapping[str, int], pools: Sequence[str], key: str, *, alone: bool) -> str:
         """The map of a policy with its lines below; one that is alone has its legend within."""
         some, policy = shown.fleets[self.what], shown.case.policy
-        axis = fit([*some.at.tolist(), self.end], LEFT, WIDTH - RIGHT)
+        across = Scale("time since the start, s", reach=self.end, tight=True)
+        axis = across.fit(some.at.tolist(), LEFT, WIDTH - RIGHT)
         colours = shade(self.top, self.scale.kind)
         drawn = heat(
             f"{self.name} by replica, {policy}", some, colours, axis, _ticks(some, pools), shown.case.timeline or {}
         )
         lines = _lines(some, pools, 0 if alone else styles[policy])
-        across = Scale("time since the start, s", reach=self.end)
-        upward = Scale(self.scale.label, self.scale.kind, reach=self.top)
+        upward = Scale("", self.scale.kind, reach=self.top)
         title, reading = f"{self.name} over time, {policy}", f"{self.name}: {{y}} at {{x}} s"
-        below = plot(title, lines, across, upward, reading=reading, steps=True, height=LOW)
+        extras = Extras(group=f"{key}-time")
+        below = plot(title, lines, across, upward, reading=reading, steps=True, height=LOW, extras=extras)
         caption = f"<figcaption>{escape(self.name if alone else policy)}</figcaption>{self.legend if alone else ''}"
         return f"<figure>{caption}{drawn}{below}</figure>"
 

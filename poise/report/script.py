@@ -1,9 +1,14 @@
-"""The script of the HTML report: it shows values under the pointer; the page works without it."""
+"""The script of the pages: values under the pointer, one cross-hair over charts of one axis, copies, sorting, theme.
 
-# A chart carries its scales in data-x and data-y, so values are computed from the drawn points; a point with data-said
-# carries its own text. A map's values are read back from its picture (see `png`), one byte per value.
-SCRIPT = """
-(() => {
+Pages work without it; what needs it (buttons, search fields) is made by it.
+"""
+
+from poise.report.controls import CONTROLS
+
+# A chart carries its scales in data-x and data-y, so values are computed from the drawn points; a dot with data-v
+# carries its values, one with data-said its own text. A map's values are read back from its picture (see `png`), one
+# byte per value.
+_CHARTS = """
   const tip = document.getElementById("tip"), units = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]];
   const short = v => Math.abs(v) >= 1000 ? Math.round(v).toLocaleString("en") : String(+v.toPrecision(3));
   const write = (v, kind) => {
@@ -13,13 +18,12 @@ SCRIPT = """
     const unit = units.find(u => Math.abs(v) >= u[0] * 0.9995) || units[3];
     return short(v / unit[0]) + " " + unit[1];
   };
-  const show = (text, event) => {
+  const show = (text, x, y) => {
     tip.textContent = text;
     tip.hidden = false;
-    const left = Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8);
-    tip.style.left = Math.max(left, 8) + "px";
-    const above = event.clientY - tip.offsetHeight - 12;
-    tip.style.top = (above < 8 ? event.clientY + 18 : above) + "px";
+    tip.style.left = Math.max(Math.min(x + 14, innerWidth - tip.offsetWidth - 8), 8) + "px";
+    const above = y - tip.offsetHeight - 12;
+    tip.style.top = (above < 8 ? y + 18 : above) + "px";
   };
   const spot = (svg, event) => {
     const box = svg.getBoundingClientRect(), size = svg.viewBox.baseVal;
@@ -31,23 +35,28 @@ SCRIPT = """
     svg.addEventListener("pointermove", act);
     svg.addEventListener("pointerdown", act);
     svg.addEventListener("pointerleave", event => { if (event.pointerType !== "touch") forget(); });
+    svg.addEventListener("blur", () => forget());
   };
   document.addEventListener("pointerdown", event => { if (!event.target.closest("svg")) forget(); });
-  for (const svg of document.querySelectorAll("svg.bars")) {
+  document.addEventListener("keydown", event => { if (event.key === "Escape") forget(); });
+  for (const svg of document.querySelectorAll("svg.bars, svg.lanes")) {
     follow(svg, event => {
       const said = event.target.dataset.said;
       if (!said) return forget();
       forget = () => { tip.hidden = true; };
-      show(said, event);
+      show(said, event.clientX, event.clientY);
     });
   }
 
   const scale = text => {
     const [low, high, start, end, log, kind] = text.split(",").map((part, at) => at < 5 ? +part : part);
-    return p => {
+    const at = p => {
       const share = (p - start) / (end - start);
-      return write(log ? low * Math.pow(high / low, share) : low + share * (high - low), kind);
+      return log ? low * Math.pow(high / low, share) : low + share * (high - low);
     };
+    const part = v => log ? Math.log(v / low) / Math.log(high / low) : (v - low) / (high - low);
+    const place = v => start + (end - start) * part(v);
+    return {at, place, kind, start, end, write: v => write(v, kind)};
   };
   const walk = (path, put) => {
     let x = 0, y = 0;
@@ -62,40 +71,77 @@ SCRIPT = """
     put(x / 10, y / 10);
   };
   const read = svg => {
-    const all = [];
-    for (const dot of svg.querySelectorAll("[data-said]")) {
-      all.push([+dot.getAttribute("cx"), +dot.getAttribute("cy"), "", dot.dataset.said]);
+    if (svg.points) return svg.points;
+    const x = svg.dataset.x && scale(svg.dataset.x), y = svg.dataset.y && scale(svg.dataset.y), all = [];
+    const add = (px, py, name, said, v) => all.push({px, py, name, said, v: v || (x && [x.at(px), y.at(py)])});
+    for (const dot of svg.querySelectorAll("circle[data-said], circle[data-v]")) {
+      const name = dot.closest("[data-name]")?.dataset.name || "", v = dot.dataset.v?.split(",").map(Number);
+      add(+dot.getAttribute("cx"), +dot.getAttribute("cy"), name, dot.dataset.said || "", v);
     }
-    if (all.length) return all;
-    for (const line of svg.querySelectorAll("path.l")) {
-      const name = line.closest("[data-name]").dataset.name;
-      walk(line.getAttribute("d"), (x, y) => all.push([x, y, name, ""]));
+    for (const line of all.length ? [] : svg.querySelectorAll("[data-name]:not(.off) path.l")) {
+      walk(line.getAttribute("d"), (px, py) => add(px, py, line.closest("[data-name]").dataset.name, ""));
     }
-    return all;
+    return svg.points = all;
   };
-  for (const svg of document.querySelectorAll("svg.chart")) {
-    const x = svg.dataset.x && scale(svg.dataset.x), y = svg.dataset.y && scale(svg.dataset.y);
-    let points = null;
-    const dot = document.createElementNS(svg.namespaceURI, "circle");
-    dot.setAttribute("class", "pick");
-    dot.setAttribute("r", 4);
+  const made = (svg, tag, given) => {
+    const node = document.createElementNS(svg.namespaceURI, tag);
+    for (const name in given) node.setAttribute(name, given[name]);
+    return node;
+  };
+  const charts = [...document.querySelectorAll("svg.chart")]
+    .filter(svg => svg.dataset.read || svg.querySelector("[data-said]"));
+  const there = (svg, value) => {
+    const x = scale(svg.dataset.x), y = scale(svg.dataset.y), px = x.place(value), found = new Map();
+    for (const point of read(svg)) {
+      const old = found.get(point.name), far = Math.abs(point.px - px);
+      const holds = "steps" in svg.dataset ? point.px <= px + 0.5 && (!old || point.px >= old.px) : far < 4;
+      if (holds) found.set(point.name, point);
+    }
+    return [px, [...found.values()].map(point => `${point.name} ${y.write(point.v[1])}`)];
+  };
+  const cross = (svg, value) => {
+    const [px, words] = there(svg, value), y = scale(svg.dataset.y), x = scale(svg.dataset.x);
+    if (px < x.start - 1 || px > x.end + 1) return () => {};
+    const line = made(svg, "line", {class: "cross", x1: px, x2: px, y1: y.start, y2: y.end});
+    const output = svg.closest("figure")?.querySelector("output");
+    svg.append(line);
+    if (output) output.textContent = `${x.write(value)}: ${words.join(", ") || "–"}`;
+    return () => { line.remove(); if (output) output.textContent = ""; };
+  };
+  const point = (svg, best, x, y) => {
+    forget();
+    const dot = made(svg, "circle", {class: "pick", r: 4, cx: best.px, cy: best.py});
+    const mates = svg.dataset.group
+      ? charts.filter(other => other.dataset.group === svg.dataset.group && other.clientWidth) : [];
+    const lines = mates.map(other => cross(other, best.v[0]));
+    svg.append(dot);
+    forget = () => { tip.hidden = true; dot.remove(); lines.forEach(undo => undo()); forget = () => {}; };
+    const same = read(svg).filter(other => Math.hypot(other.px - best.px, other.py - best.py) < 2);
+    const names = [...new Set(same.map(other => other.name))].join(", ");
+    const said = () => svg.dataset.read.replace("{x}", scale(svg.dataset.x).write(best.v[0]))
+      .replace("{y}", scale(svg.dataset.y).write(best.v[1]));
+    show(best.said ? same.map(other => other.said).join("\\n") : names + "\\n" + said(), x, y);
+  };
+  for (const svg of charts) {
+    for (const name of svg.dataset.group ? [0] : []) svg.after(document.createElement("output"));
+    svg.tabIndex = 0;
     follow(svg, event => {
-      points = points || read(svg);
       const [px, py] = spot(svg, event);
       let best = null, least = 60 * 60;
-      for (const point of points) {
-        const far = (point[0] - px) ** 2 + (point[1] - py) ** 2;
-        if (far < least) { least = far; best = point; }
+      for (const each of read(svg)) {
+        const far = (each.px - px) ** 2 + (each.py - py) ** 2;
+        if (far < least) { least = far; best = each; }
       }
       if (!best) return forget();
-      const same = points.filter(point => Math.hypot(point[0] - best[0], point[1] - best[1]) < 2);
-      dot.setAttribute("cx", best[0]);
-      dot.setAttribute("cy", best[1]);
-      svg.append(dot);
-      forget = () => { tip.hidden = true; dot.remove(); };
-      const names = [...new Set(same.map(point => point[2]))].join(", ");
-      const said = () => svg.dataset.read.replace("{x}", x(best[0])).replace("{y}", y(best[1]));
-      show(best[3] ? same.map(point => point[3]).join("\\n") : names + "\\n" + said(), event);
+      point(svg, best, event.clientX, event.clientY);
+    });
+    svg.addEventListener("keydown", event => {
+      const step = {ArrowRight: 1, ArrowLeft: -1}[event.key], all = [...read(svg)].sort((a, b) => a.px - b.px);
+      if (!step || !all.length) return;
+      event.preventDefault();
+      svg.at = Math.max(0, Math.min(all.length - 1, svg.at === undefined ? 0 : svg.at + step));
+      const best = all[svg.at], box = svg.getBoundingClientRect(), share = box.width / svg.viewBox.baseVal.width;
+      point(svg, best, box.left + best.px * share, box.top + best.py * share);
     });
   }
 
@@ -108,25 +154,31 @@ SCRIPT = """
     const flat = await new Response(packed.pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
     return {wide, high, rows: new Uint8Array(flat)};
   };
-  for (const svg of document.querySelectorAll("svg.heat")) {
+  const heat = svg => {
     const [start, end, top, levels, kind] = svg.dataset.heat.split(",").map((part, at) => at < 4 ? +part : part);
-    const replicas = svg.dataset.replicas.split(" "), image = svg.querySelector("image");
     const names = (svg.closest("[data-names]")?.dataset.names || "").split("|");
-    let held = null;
+    const replicas = svg.dataset.replicas.split(" ");
+    const value = async (row, column) => {
+      const picture = await (svg.held = svg.held || pixels(svg.querySelector("image").getAttribute("href")));
+      const level = picture.rows[row * (picture.wide + 1) + 1 + column];
+      return [picture, level > levels ? NaN : level / levels * top];
+    };
+    return {start, end, kind, value, name: row => names[replicas[row]] || "replica " + replicas[row]};
+  };
+  for (const svg of document.querySelectorAll("svg.heat")) {
+    const map = heat(svg), image = svg.querySelector("image"), side = name => +image.getAttribute(name);
     follow(svg, async event => {
-      held = held || pixels(image.getAttribute("href"));
-      const picture = await held, [px, py] = spot(svg, event);
-      const side = name => +image.getAttribute(name);
-      const column = Math.floor((px - side("x")) / side("width") * picture.wide);
-      const row = Math.floor((py - side("y")) / side("height") * picture.high);
-      if (column < 0 || row < 0 || column >= picture.wide || row >= picture.high) return forget();
-      const level = picture.rows[row * (picture.wide + 1) + 1 + column], step = (end - start) / picture.wide;
-      const value = level > levels ? "not up" : write(level / levels * top, kind);
-      const name = names[replicas[row]] || "replica " + replicas[row];
+      const [{wide, high}] = await map.value(0, 0), [px, py] = spot(svg, event);
+      const column = Math.floor((px - side("x")) / side("width") * wide);
+      const row = Math.floor((py - side("y")) / side("height") * high);
+      if (column < 0 || row < 0 || column >= wide || row >= high) return forget();
+      const [, value] = await map.value(row, column), from = map.start + column * (map.end - map.start) / wide;
       forget = () => { tip.hidden = true; };
-      const from = start + column * step;
-      show(`${name}\\n${value} at ${write(from, "")} s`, event);
+      const said = `${isNaN(value) ? "not up" : write(value, map.kind)} at ${write(from, "")} s`;
+      show(`${map.name(row)}\\n${said}`, event.clientX, event.clientY);
     });
   }
-})();
 """
+
+SCRIPT = f"\n(() => {{{_CHARTS}{CONTROLS}}})();\n"
+"""The whole script."""

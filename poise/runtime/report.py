@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from html import escape
 from typing import TextIO
 
 from poise.report.chart import Line, Scale, chart
 from poise.report.files import replacing
-from poise.report.script import SCRIPT
-from poise.report.style import STYLE
+from poise.report.frame import document
+from poise.report.pieces import facts, grid, section
 from poise.report.wording import waiting
 from poise.runtime.job import Job
 
@@ -124,7 +123,7 @@ def _page(job: Job, losses: list[dict[str, float]]) -> str:
         Scale("seconds", reach=0.0), reading="step {x}: {y} s",
     )  # fmt: skip
     size = job.size
-    facts = {
+    found = {
         "schedule": f"{job.schedule.name or 'from a file'}: {job.schedule.stages} stages on {len(job.schedule.ranks)} "
         f"ranks, {job.schedule.microbatches} microbatches of {job.rows} x {size.length} bytes",
         "model": f"{size.layers} layers, hidden {size.hidden}, {size.heads} heads",
@@ -132,9 +131,5 @@ def _page(job: Job, losses: list[dict[str, float]]) -> str:
         "text": str(job.text),
         "steps": f"{len(losses)} of {job.steps}; last loss {losses[-1]['loss']:.4f}" if losses else "none yet",
     }
-    facts_html = "".join(f"<dt>{escape(word)}</dt><dd>{escape(value)}</dd>" for word, value in facts.items())
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Training</title>'
-        f"<style>{STYLE}</style></head><body><main><h1>Training {escape(job.text.name)}</h1><dl>{facts_html}</dl>"
-        f"{curve}{speed}</main><script>{SCRIPT}</script></body></html>\n"
-    )
+    body = section("Curves", grid([curve, speed]), anchor="curves")
+    return document(f"Training {job.text.name}", body, head=facts(found))

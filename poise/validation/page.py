@@ -1,35 +1,79 @@
-"""One self-contained page: predicted over measured for each metric, coloured by source, and the tables."""
+"""One self-contained page: the errors beside those that others publish, predicted over measured, and the tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
-from poise.report.axis import Axis, fit
-from poise.report.chart import colour
+from poise.report.axis import Axis
+from poise.report.chart import Scale, colour, frame, scale_data
 from poise.report.files import replacing
 from poise.report.frame import document
-from poise.report.pieces import grid, section, table
+from poise.report.pieces import Tile, card, fold, grid, lead, section, soft, text_table, tiles
+from poise.report.wording import MISSING, write
 from poise.validation.folder import Answered
 from poise.validation.score import ALL, Score, by_device, by_source, totals
 from poise.validation.show import HEAD, cells
 from poise.validation.training.score import REGRET, training_scores
 from poise.validation.training.score import by_source as training_by_source
 
-SIZE, LEFT, RIGHT, TOP, BOTTOM = 380, 62, 14, 14, 44
+SIZE, LEFT, RIGHT, TOP, BOTTOM = 380, 62, 26, 14, 44
 
 NEAR = 1.25
 """The factor of the dashed lines around the diagonal."""
 
+FEW = 30
+"""Plots of fewer points are folded away."""
+
+COLOURED = 6
+"""Devices with a colour of their own, those with most points; the others share one."""
+
+OTHERS = 6
+"""The colour of the other devices."""
+
+PEERS = 3
+"""Published errors that are listed beside ours, the lowest."""
+
 TITLE = "Predictions against measurements"
 
-_OWN = (
-    ".p{fill:none;stroke-width:4;stroke-linecap:round;opacity:.45}"
-    ".x{stroke:currentColor;stroke-width:1;opacity:.6;fill:none}.x.n{stroke-dasharray:3 4;opacity:.4}"
+WORDS = {
+    "ttft": "Time to first token", "tpot": "Time per output token", "itl": "Time between tokens",
+    "e2e_latency": "End-to-end time", "batch_latency": "Time of a batch", "latency": "Time of a request",
+    "mean": "mean", "p50": "median", "p90": "p90", "p99": "p99", "per_gpu": "per GPU",
+    "total_token_throughput": "All tokens per second", "output_throughput": "Output tokens per second",
+    "prefill_throughput": "Prompt tokens per second", "request_throughput": "Requests per second",
+    "step_time": "Time of a step", "peak_memory": "Peak memory", "fits": "Whether it fits",
+}  # fmt: skip
+"""The parts of a metric's name in words."""
+
+_STYLE = (
+    ".dots .l{stroke-width:5;stroke-linecap:round;opacity:.6}.off{display:none}"
+    ".even{stroke:currentColor;stroke-width:1;opacity:.6;fill:none}.even.n{stroke-dasharray:3 4;opacity:.45}"
+    "select{font:inherit;font-size:var(--small);padding:3px 8px;color:inherit;background:var(--ground);"
+    "border:1px solid var(--soft);border-radius:99px;max-width:100%}.key .dot{width:14px}"
 )
+
+
+class Dot(NamedTuple):
+    """A measured value and its prediction."""
+
+    metric: str
+    source: str
+    device: str
+    unit: str
+    measured: float
+    predicted: float
+
+    @property
+    def off(self) -> float:
+        """The absolute error as a share of the measured value."""
+        return abs(self.predicted / self.measured - 1)
 
 
 def write_page(found: Answered, folder: Path) -> Path:
@@ -40,65 +84,172 @@ def write_page(found: Answered, folder: Path) -> Path:
     return path
 
 
-class Dot(NamedTuple):
-    """A measured value and its prediction."""
-
-    metric: str
-    source: str
-    measured: float
-    predicted: float
-
-
 def page(found: Answered) -> str:
     """The page as text."""
     shown = dots(found)
-    styles = {name: number for number, name in enumerate(sorted({dot.source for dot in shown}))}
-    metrics = sorted({dot.metric for dot in shown})
-    plots = [scatter(metric, [dot for dot in shown if dot.metric == metric], styles) for metric in metrics]
-    body = "".join((
-        section("All sources", _scores(totals(found.answers), lambda s: (s.metric,), ("metric",)), anchor="all"),
-        section("Predicted over measured", _legend(styles), grid(plots), anchor="plots"),
-        section(
-            "By source",
-            _scores(by_source(found.answers), lambda s: (_source(s), s.metric), ("source", "metric")),
-            anchor="source",
-        ),
-        section(
-            "By device",
-            _scores(by_device(found.answers), lambda s: (s.device, s.metric), ("device", "metric")),
-            anchor="device",
-        ),
-        training(found),
-    ))  # fmt: skip
-    day = datetime.now(UTC).date().isoformat()
-    head = (
-        f"<header><h1>{TITLE}</h1><p>{len(shown):,} of {len(found.answers) + len(found.training):,} measured values "
-        f"answered, {day}. On the diagonal a prediction is right; the dashed lines are a factor of {NEAR} away.</p>"
-        "</header>"
+    body = lead(_card(found, shown)) + _errors(found)
+    body += _plots(shown)
+    sources, devices = by_source(found.answers), by_device(found.answers)
+    body += section(
+        "By source and by device",
+        fold(f"{len(sources)} rows by source", _scores(sources, _source, "Source")),
+        fold(f"{len(devices)} rows by device", _scores(devices, lambda score: score.device, "Device")),
+        anchor="source",
     )
-    return document(TITLE, head + body, style=_OWN)
+    return document(TITLE, body + _training(found), style=_STYLE)
 
 
 def dots(found: Answered) -> list[Dot]:
-    """Sections for serving and for training; whether a layout fits into memory is not shown in a chart."""
+    """Values of serving and of training; whether a layout fits into memory is not shown in a chart."""
     serving = [
-        Dot(each.row.metric, each.row.source, each.row.value, each.predicted)
+        Dot(each.row.metric, each.row.source, each.row.device, each.row.unit, each.row.value, each.predicted)
         for each in found.answers if each.predicted is not None and each.row.quality != "C"
     ]  # fmt: skip
     return serving + [
-        Dot(f"training {each.run.metric}", each.run.source, each.run.value, each.predicted)
+        Dot(f"training {each.run.metric}", each.run.source, each.run.device, "", each.run.value, each.predicted)
         for each in found.training if each.predicted is not None and each.run.metric != "fits"
     ]  # fmt: skip
 
 
-def training(found: Answered) -> str:
-    """Training runs by source, in all, and the regret of the layouts chosen; nothing where there are none."""
+def human(metric: str) -> str:
+    """A metric's name in words, as in `Time to first token, p99`."""
+    name = metric.removeprefix("training ").removesuffix("_ms").removesuffix("_s")
+    parts = re.fullmatch(r"(.*?)(?:_(mean|p50|p90|p99|per_gpu))?", name)
+    first, last = (parts[1], parts[2]) if parts else (name, None)
+    words = WORDS.get(first, first.replace("_", " ").capitalize())
+    words = f"Training: {words.lower()}" if metric.startswith("training ") else words
+    return f"{words}, {WORDS[last]}" if last else words
+
+
+# The answer ---------------------------------------------------------------------------------------------------------
+
+
+def _card(found: Answered, shown: Sequence[Dot]) -> str:
+    day, whole = datetime.now(UTC).date().isoformat(), len(found.answers) + len(found.training)
+    if not shown:
+        return card("Predicted against measured", "Nothing answered", f"{whole:,} measured values.", sense="open")
+    offs = sorted(each.off for each in shown)
+    near = sum(off <= NEAR - 1 for off in offs) / len(offs)
+    devices, sources = len({each.device for each in shown}), len({each.source for each in shown})
+    why = (
+        f"{len(shown):,} of {whole:,} measured values on {devices} devices from {sources} sources are answered, {day}."
+    )
+    figures = tiles((
+        Tile("Within 25 %", write(near, "share", 3), "of the values"),
+        Tile("9 in 10 within", write(offs[min(int(0.9 * len(offs)), len(offs) - 1)], "share", 3), "absolute error"),
+        Tile("Sources", str(sources)), Tile("Devices", str(devices)),
+    ))  # fmt: skip
+    return card("Predicted against measured", f"Median error {write(median(offs), 'share', 2)}", why, figures)
+
+
+def _errors(found: Answered) -> str:
+    """A row for each metric, with the errors that other simulators publish for it."""
+    units = {each.row.metric: each.row.unit for each in found.answers}
+    rows = [
+        (
+            human(each.metric), _share(each.median_ape), _share(each.p90_ape), _share(each.bias, signed=True),
+            f"{each.answered:,} of {each.n:,}", _share(each.naive_median_ape), _peers(found.peers.get(each.metric, {})),
+            units.get(each.metric, ""),
+        )
+        for each in sorted(totals(found.answers), key=lambda score: -score.answered)
+    ]  # fmt: skip
+    if not rows:
+        return ""
+    heads = ("Metric", "Median error", "9 in 10 within", "Bias", "Answered", "Roofline alone", "Published", "Unit")
+    found_rows = text_table(heads, rows, label="Errors by metric", texts=(6, 7))
+    words = "Errors are shares of the measured value. Published: median errors of other simulators on their own data."
+    return section("Error by metric", found_rows, soft(words), anchor="all")
+
+
+def _share(value: float | None, *, signed: bool = False) -> str:
+    sign = ("+" if (value or 0) > 0 else "−") if signed and value else ""
+    return MISSING if value is None else f"{sign}{write(abs(value), 'share', 2 if abs(value) < 1 else 3)}"
+
+
+def _peers(peers: Mapping[str, float]) -> str:
+    ranked = sorted(peers.items(), key=lambda each: each[1])
+    return ", ".join(f"{name} {write(error, 'share', 2)}" for name, error in ranked[:PEERS]) or MISSING
+
+
+# Plots --------------------------------------------------------------------------------------------------------------
+
+
+def _plots(shown: Sequence[Dot]) -> str:
+    """A plot for each metric; those of few points are folded away."""
+    count = Counter(each.device for each in shown)
+    styles = {name: style for style, (name, _) in enumerate(count.most_common(COLOURED))}
+    by: dict[str, list[Dot]] = {}
+    for each in sorted(shown, key=lambda dot: dot.metric):
+        by.setdefault(each.metric, []).append(each)
+    ranked = sorted(by.items(), key=lambda each: -len(each[1]))
+    large = [scatter(metric, some, styles) for metric, some in ranked if len(some) >= FEW]
+    small = [scatter(metric, some, styles) for metric, some in ranked if len(some) < FEW]
+    words = "On the line a prediction is right; dashed lines are 25 % away. Point at a dot for its source."
+    parts = [soft(words), '<p class="tools" data-picks="device source"></p>', _legend(styles, len(count)), grid(large)]
+    if small:
+        title = f"{len(small)} metrics of fewer than {FEW} values"
+        parts.append(fold(title, grid(small), opened=not large))
+    return section("Predicted over measured", *parts, anchor="plots")
+
+
+def _legend(styles: Mapping[str, int], devices: int) -> str:
+    named = {**styles, **({f"{devices - len(styles)} others": OTHERS} if devices > len(styles) else {})}
+    spots = "".join(
+        f'<span class="key"><svg class="dot" viewBox="0 0 12 12" aria-hidden="true"><circle class="d {colour(style)}"'
+        f' cx="6" cy="6" r="5"/></svg>{escape(name)}</span>'
+        for name, style in named.items()
+    )
+    return f'<div class="legend">{spots}</div>'
+
+
+def scatter(metric: str, shown: Sequence[Dot], styles: Mapping[str, int]) -> str:
+    """Predicted over measured on equal logarithmic axes, one path of dots for each device of a source."""
+    values = [value for dot in shown for value in (dot.measured, dot.predicted)]
+    unit = next((dot.unit for dot in shown if dot.unit), "")
+    x, y = Scale(f"measured{f', {unit}' if unit else ''}", log=True), Scale("predicted", log=True)
+    across, up = x.fit(values, LEFT, SIZE - RIGHT), y.fit(values, SIZE - BOTTOM, TOP + 12)
+    placed: dict[tuple[str, str], list[str]] = {}
+    for dot in shown:
+        place = f"M{10 * across.place(dot.measured):.0f} {10 * up.place(dot.predicted):.0f}h0"
+        placed.setdefault((dot.device, dot.source), []).append(place)
+    groups = "".join(
+        f'<g data-name="{escape(device)}, {escape(source)}" data-device="{escape(device)}"'
+        f' data-source="{escape(source)}"><g transform="scale(.1)"><path class="l {colour(styles.get(device, OTHERS))}"'
+        f' d="{"".join(places)}"/></g></g>'
+        for (device, source), places in sorted(placed.items())
+    )
+    title, off = human(metric), write(median(dot.off for dot in shown), "share", 2)
+    data = "".join(scale_data(name, axis) for name, axis in (("x", across), ("y", up)))
+    return (
+        f"<figure><figcaption>{escape(title)} <small>median error {off}, {len(shown):,} values</small></figcaption>"
+        f'<svg class="chart dots" viewBox="0 0 {SIZE} {SIZE}" role="img" aria-label="{escape(title)}"'
+        f' data-read="measured {{x}}, predicted {{y}} {escape(unit)}"{data}>'
+        f"{frame(across, up, x, y, SIZE)}{''.join(_diagonals(across, up))}{groups}</svg></figure>"
+    )
+
+
+def _diagonals(across: Axis, up: Axis) -> Iterator[str]:
+    """The line on which predictions are right, and those a factor away."""
+    for factor, style in ((1.0, "even"), (NEAR, "even n"), (1 / NEAR, "even n")):
+        low, high = max(across.low, across.low / factor), min(across.high, across.high / factor)
+        if low < high:
+            ends = [f"{across.place(x):.1f} {up.place(x * factor):.1f}" for x in (low, high)]
+            yield f'<path class="{style}" d="M{ends[0]}L{ends[1]}"/>'
+
+
+# Tables -------------------------------------------------------------------------------------------------------------
+
+
+def _training(found: Answered) -> str:
+    """Training runs in all, the regret of the layouts chosen, and by source; nothing where there are none."""
     if not found.training:
         return ""
-    totals = [score for score in training_scores(found.training) if score.source == ALL or score.metric == REGRET]
-    whole = _scores(totals, lambda s: (_rows(s), s.metric), ("rows", "metric"))
-    parts = _scores(training_by_source(found.training), lambda s: (s.source, s.metric), ("source", "metric"))
-    return section("Training runs", whole, parts, anchor="training")
+    whole = [score for score in training_scores(found.training) if score.source == ALL or score.metric == REGRET]
+    parts = training_by_source(found.training)
+    return section(
+        "Training runs", _scores(whole, _rows, "Rows"),
+        fold(f"{len(parts)} rows by source", _scores(parts, lambda score: score.source, "Source")), anchor="training",
+    )  # fmt: skip
 
 
 def _rows(score: Score) -> str:
@@ -112,64 +263,7 @@ def _source(score: Score) -> str:
     return score.source if score.quality != "C" else f"{score.source} (quality C)"
 
 
-def _scores(scored: Sequence[Score], names: object, heads: Sequence[str]) -> str:
-    assert callable(names)
-    head = "".join(f"<th>{escape(name)}</th>" for name in (*heads, *HEAD))
-    rows = [(*names(score), *cells(score)) for score in scored]
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return table(head, body)
-
-
-def _legend(styles: Mapping[str, int]) -> str:
-    spots = "".join(
-        f'<span class="key"><svg viewBox="0 0 28 12" aria-hidden="true"><path class="l p {colour(style)}" d="M14 6h0"/>'
-        f"</svg>{escape(name)}</span>"
-        for name, style in styles.items()
-    )
-    return f'<div class="legend">{spots}</div>'
-
-
-def scatter(metric: str, shown: Sequence[Dot], styles: Mapping[str, int]) -> str:
-    """Predicted over measured on equal logarithmic axes, one path of dots a source."""
-    values = [value for dot in shown for value in (dot.measured, dot.predicted)]
-    across = fit(values, LEFT, SIZE - RIGHT, log=True)
-    up = fit(values, SIZE - BOTTOM, TOP, log=True)
-    placed: dict[str, list[str]] = {}
-    for dot in shown:
-        placed.setdefault(dot.source, []).append(f"M{across.place(dot.measured):.1f} {up.place(dot.predicted):.1f}h0")
-    paths = "".join(
-        f'<path class="l p {colour(styles[name])}" d="{"".join(d)}"/>' for name, d in sorted(placed.items())
-    )
-    return (
-        f"<figure><figcaption>{escape(metric)} ({len(shown):,})</figcaption>"
-        f'<svg class="chart" viewBox="0 0 {SIZE} {SIZE}" role="img" aria-label="{escape(metric)}">'
-        f"{_ticks(across, up)}{_diagonals(across, up)}{paths}</svg></figure>"
-    )
-
-
-def _ticks(across: Axis, up: Axis) -> str:
-    parts = []
-    for value, text in across.ticks():
-        at = across.place(value)
-        parts.append(f'<line class="g" x1="{at:.1f}" x2="{at:.1f}" y1="{up.end}" y2="{up.start}"/>')
-        parts.append(f'<text x="{at:.1f}" y="{up.start + 17:.1f}" text-anchor="middle">{text}</text>')
-    for value, text in up.ticks():
-        at = up.place(value)
-        parts.append(f'<line class="g" x1="{across.start}" x2="{across.end}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        parts.append(f'<text x="{across.start - 6}" y="{at + 4:.1f}" text-anchor="end">{text}</text>')
-    middle = (across.start + across.end) / 2
-    parts.append(
-        f'<text class="a" x="{middle:.0f}" y="{SIZE - 8}" text-anchor="middle">measured (predicted upwards)</text>'
-    )
-    return "".join(parts)
-
-
-def _diagonals(across: Axis, up: Axis) -> str:
-    """The line on which predictions are right, and those a factor away."""
-    parts = []
-    for factor, style in ((1.0, "x"), (NEAR, "x n"), (1 / NEAR, "x n")):
-        low, high = max(across.low, across.low / factor), min(across.high, across.high / factor)
-        if low < high:
-            ends = [f"{across.place(x):.1f} {up.place(x * factor):.1f}" for x in (low, high)]
-            parts.append(f'<path class="{style}" d="M{ends[0]}L{ends[1]}"/>')
-    return "".join(parts)
+def _scores(scored: Sequence[Score], name: Callable[[Score], str], head: str) -> str:
+    heads = (head, "Metric", *(each.capitalize() for each in HEAD))
+    rows = [(name(score), human(score.metric), *cells(score)) for score in scored]
+    return text_table(heads, rows, label=f"Scores by {head.lower()}", texts=(1,))

@@ -18,6 +18,7 @@ from poise.plan.command import ask
 from poise.plan.options import PlanOptions
 from poise.plan.plan import plan as find_plan
 from poise.plan.verdict import answer
+from tests.report.reader import read
 
 QUICK = ["--requests", "200", "--seeds", "2", "--jobs", "1"]
 LOAD = ["--rate", "20", "--prompt-tokens", "{lognormal: {mean: 500, cv: 0.8}}", "--output-tokens", "80"]
@@ -124,10 +125,24 @@ def test_out_has_the_page_and_what_deploys_the_plan(capsys: pytest.CaptureFixtur
     assert found["plan"]["attainment"] in figures["value"].to_list()
     assert "gpu1)" in (out / "vllm.sh").read_text()
     page = (out / "plan.html").read_text()
-    assert "http" not in page.replace("http://www.w3.org", "") and found["plan"]["fleet"] in page
+    loaded = {value for _, name, value in read(page).attributes if name in ("src", "href")}
+    assert all(each.startswith(("#", "data:")) for each in loaded), "nothing is fetched"
+    check_page(page, found["plan"], out)
     assert main(["simulate", str(out / "scenario.yaml"), "--json", "-"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert again["slo_attainment"] == pytest.approx(found["plan"]["attainment"], abs=0.02)
+
+
+def check_page(page: str, best: dict[str, Any], out: Path) -> None:
+    """The card has the fleet and its price, the table the price second, and every file is there to be copied."""
+    words = read(page).sections
+    assert next(iter(words)) == "answer" and best["fleet"] in words["answer"]
+    assert f"${best['price_per_hour']:.2f}/h" in words["answer"]
+    assert words["holds"][1:3] == ["Fleet", "$/h"] and words["holds"][11] == best["fleet"]
+    for name in ("vllm.sh", "gateway.yaml", "kubernetes.yaml", "scenario.yaml"):
+        assert (out / name).read_text().strip() in words["files"], name
+    assert page.count(">asked: 99 %</text>") == 2 and ">SLO: 1 s</text>" in page and ">SLO: 50 ms</text>" in page
+    assert page.count('<path class="front"') >= 3
 
 
 def test_ctrl_c_while_it_confirms_gives_the_best_so_far(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-VOID = {"meta", "line", "circle", "path", "br", "rect", "stop", "image", "input"}
+VOID = {"meta", "line", "circle", "path", "br", "rect", "stop", "image", "input", "link"}
 
 
 class Reader(HTMLParser):

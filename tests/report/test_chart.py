@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poise.report.axis import fit
-from poise.report.chart import Line, Mark, Scale, chart
+from poise.report.chart import Extras, Goal, Line, Mark, Scale, chart, span
 from poise.report.path import area, trail
 
 positive = st.floats(1e-9, 1e9)
@@ -108,5 +108,35 @@ def test_a_mark_beyond_the_axis_is_left_out_and_an_open_range_runs_to_its_end():
     marks = [Mark("load 9", 9.0), Mark("a", None, 0, 1.5, None)]
     text = chart("t", [line], Scale("x"), Scale("y"), reading="{y}", marks=marks)
     assert "load 9" not in text
-    (low, high), axis = re.findall(r'class="r c0" x1="(.*?)" x2="(.*?)"', text)[0], fit([1.0, 2.0], 62, 446)
-    assert (float(low), float(high)) == (round(axis.place(1.5), 1), 446.0)
+    axis = fit([1.0, 2.0], 62, 446)
+    assert span(marks[1], axis) == (axis.place(1.5), 446.0)
+
+
+def test_lines_on_top_of_one_another_take_turns():
+    """Both colours are seen where two lines share a piece, and each is whole where it is alone."""
+    one, two = Line("a", 0, [1.0, 2.0, 3.0], [1.0, 1.0, 2.0]), Line("b", 1, [1.0, 2.0, 3.0], [1.0, 1.0, 3.0])
+    text = chart("t", [one, two], Scale("x"), Scale("y"), reading="{y}", dots=True)
+    shared = re.findall(r'<path class="l (c\d)" stroke-dasharray="6 6" stroke-dashoffset="(-?\d+)"', text)
+    assert shared == [("c0", "0"), ("c1", "-6")]
+    assert len(re.findall(r'<path class="l c\d" d=', text)) == 2, "the pieces apart"
+    assert text.count('r="4.6"') == 2 and text.count('r="3"') == 4, "the lower dots are larger"
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_names_at_the_ends_of_lines_do_not_touch(values):
+    lines = [Line(f"line {n}", n, [0.0, 1.0], [0.5, value]) for n, value in enumerate(values)]
+    goals = Extras(named=True, goals=[Goal("asked", 0.9)])
+    text = chart("t", lines, Scale("x"), Scale("y", "share"), reading="{y}", extras=goals)
+    names = re.findall(r'class="a name" x="[\d.]+" y="([\d.]+)">(.*?)<', text)
+    tops = [float(y) for y, _ in names]
+    assert {name for _, name in names} == {"asked", *(line.name for line in lines)}
+    assert all(b - a >= 13.9 for a, b in itertools.pairwise(tops)), tops
+
+
+def test_a_long_tick_is_shortened_and_an_axis_of_loads_begins_near_the_lowest():
+    line = Line("a", 0, [100_000.0, 1_000_000.0], [1.0, 2.0])
+    text = chart("t", [line], Scale("x", log=True), Scale("y"), reading="{y}")
+    assert ">100 k</text>" in text and ">1 M</text>" in text
+    near = fit([4.0, 8.0], 0, 100, zero=False)
+    assert 3.5 < near.low < 4 and 8 < near.high < 8.5
+    assert fit([4.0, 8.0], 0, 100, tight=True).high == 8

@@ -13,36 +13,68 @@ from poise.core.spec import Belief
 from poise.core.units import ps
 from poise.report.figures import ATTAINMENT, COMPARED
 from poise.report.html import html_report, page
+from poise.report.lead import choice
 from poise.report.story import Story, StoryLine
+from poise.report.summary import Unit, plain, unit
 from poise.report.wording import belief_line, duration
 
 from .pages import LIMITS, SLO, SWEEP, about, case, case_of, crowd, findings
 from .reader import read
 from .runs import Row, a_run
 
-COMPARISON = page(SWEEP, about(slo=SLO), findings(SWEEP, limits=LIMITS, said=["A rule."], intervals="± is half."))
+FOUND = findings(SWEEP, limits=LIMITS, said=["A rule."], intervals="± is half.", target=0.9)
+COMPARISON = page(SWEEP, about(slo=SLO), FOUND)
 RUN = page([case("fair", None, 1.0)], about())
 
-BOTH = ["summary", "latency", "where-time-went", "replicas", "slowest", "every-figure", "notes", "provenance"]
+BOTH = ["answer", "summary", "latency", "where-time-went", "replicas", "slowest", "every-figure", "notes", "provenance"]
 
 
-def test_the_first_line_is_the_belief():
-    for text in (COMPARISON, RUN):
-        assert read(text).text[0] == belief_line(Belief())
+def test_the_answer_is_first_and_the_belief_last():
+    words = read(COMPARISON).sections
+    assert next(iter(words)) == "answer" and list(words)[-1] == "provenance"
+    assert words["answer"][:3] == ["Answer", "Best choice · figures at load 1 (10 req/s)", "fair"]
+    assert "Headroom" in words["answer"] and "≥ 2×" in words["answer"], "it carries every load tried"
+    assert words["provenance"][1] == belief_line(Belief())
+    assert read(RUN).sections["provenance"][1] == belief_line(Belief())
 
 
-def test_the_header_says_engine_cost_seed_and_slo():
-    words = " ".join(read(COMPARISON).text)
-    for part in ("A title", "vllm v1", "kind: table", "fit.error: 0.07", "Seed 3", "TTFT ≤ 2 s"):
-        assert part in words
+def test_the_card_has_the_sentence_that_decides():
+    said = page(SWEEP, about(), findings(SWEEP, answer="Take fair."))
+    assert "Take fair." in read(said).sections["answer"]
+    assert str(FOUND.judged[0].verdict) in read(COMPARISON).sections["answer"], "else the verdict at load 1"
+    run = page([case("fair", None, 1.0)], about(answer="fair keeps the SLO."))
+    assert "fair keeps the SLO." in read(run).sections["answer"]
+
+
+def test_the_choice_is_the_one_that_nothing_beats_and_carries_most():
+    assert choice(FOUND) == "fair"
+    even = [case(name, load, 1.0, 1.5) for name in ("fair", "greedy") for load in (1.0, 2.0)]
+    assert choice(findings(even)) == "", "nothing sets them apart"
+    assert "Any of them" in read(page(even, about(), findings(even))).sections["answer"]
+    assert choice(findings(even, limits=LIMITS)) == "fair", "equal, and carries more"
+
+
+def test_the_drawing_beside_the_answer_has_the_limit_and_the_headroom():
+    limits = [replace(LIMITS[0], carried=1.5, load=1.7, beyond=2.0), LIMITS[1]]
+    drawn = page(SWEEP, about(), findings(SWEEP, limits=limits, target=0.9)).split('id="summary"')[0]
+    assert drawn.count(">asked: 90 %</text>") == 2, "for a wide screen and for a narrow one"
+    assert drawn.count(">headroom 1.5×</text>") == 2
+    assert drawn.count(">collapse</text>") == 2
+    assert ">headroom" not in page(SWEEP, about(), findings(SWEEP, limits=limits, target=0.9, own=False))
+
+
+def test_provenance_says_engine_cost_seed_and_slo():
+    words = " ".join(read(COMPARISON).sections["provenance"])
+    for part in ("A title", "vllm v1", "kind table", "fit.error 0.07", "Seed 3", "TTFT ≤ 2 s"):
+        assert part in words or part in read(COMPARISON).text
 
 
 def test_every_section_is_there_in_order_and_the_contents_lead_to_it():
     assert list(read(RUN).sections) == BOTH
-    assert list(read(COMPARISON).sections) == [BOTH[0], "over-load", "collapse", *BOTH[1:]]
+    assert list(read(COMPARISON).sections) == [*BOTH[:2], "over-load", "collapse", *BOTH[2:]]
     for text in (COMPARISON, RUN):
         links = [value for tag, name, value in read(text).attributes if (tag, name) == ("a", "href")]
-        assert links == [f"#{section}" for section in read(text).sections]
+        assert [each for each in links if each != "#top"] == [f"#{section}" for section in read(text).sections]
 
 
 def test_no_two_places_have_one_name():
@@ -61,16 +93,17 @@ def test_nothing_is_fetched():
         assert not {name for _, name, _ in reader.attributes} & {"src", "srcset", "data", "action", "xlink:href"}
         links = [value for _, name, value in reader.attributes if name == "href"]
         assert links
-        assert all(link.startswith(("#", "data:image/png;base64,")) for link in links)
+        assert all(link.startswith(("#", "data:image/png;base64,")) or link == "data:," for link in links)
 
 
-def test_the_summary_of_a_comparison_has_every_figure_and_verdict_of_its_results():
-    words = read(COMPARISON).sections["summary"]
+def test_every_figure_and_verdict_of_a_comparison_is_there():
+    words = read(COMPARISON).sections["every-figure"]
     for each in SWEEP:
         for figure in COMPARED:
             if figure.value(each.result) is not None:
                 assert figure.text(each.result) in words
                 assert figure.margin(each.result) in words or not figure.margin(each.result)
+    words = read(COMPARISON).sections["summary"]
     said = findings(SWEEP).judged
     assert [str(each.verdict) in words for each in said] == [True, True]
     assert str(said[0].verdict).startswith("Indistinguishable")
@@ -78,6 +111,25 @@ def test_the_summary_of_a_comparison_has_every_figure_and_verdict_of_its_results
     assert "± is half." in words
     assert "−25 % ± 1 %" in words, "the difference to the best one"
     assert COMPARISON.count('<tr class="best">') == 1
+
+
+def test_a_column_has_one_unit_which_its_head_says():
+    assert unit("seconds", [0.02, 0.03, 4.0]) == Unit("ms", 1e-3)
+    assert unit("seconds", [0.0, 2.0, 3.0]) == Unit("s", 1.0), "a zero has no unit"
+    assert unit("share", [0.5]) == Unit("%", 0.01)
+    assert plain(0.02, Unit("ms", 1e-3), "seconds") == "20" and plain(4.0, Unit("ms", 1e-3), "seconds") == "4,000"
+    table = COMPARISON.split('aria-label="Results by policy and load"')[1].split("</table>")[0]
+    cells = re.findall(r"<td(.*?)</td>", table)
+    assert len(cells) == len(SWEEP) * table.count("<th ")
+    assert not [cell for cell in cells if re.search(r"\d (ms|s|µs)\b", cell)], "units are in the head"
+
+
+def test_shares_of_the_slo_are_a_strip_with_signs():
+    strip = COMPARISON.split('class="strip"')[1].split("</table>")[0]
+    assert re.findall(r'<td class="(q\d)">(.*?)</td>', strip) == [
+        ("q4", "✓ 100 %"), ("q4", "✓ 100 %"), ("q4", "✓ 100 %"), ("q1", "✗ 75 %"),
+    ]  # fmt: skip
+    assert 'class="strip"' not in page(SWEEP, about(), findings(SWEEP)), "without a target there is nothing to hold"
 
 
 def test_the_summary_of_a_run_has_its_figures():
@@ -89,9 +141,9 @@ def test_the_summary_of_a_run_has_its_figures():
 
 def test_a_comparison_has_curves_distributions_maps_and_bars():
     titles = re.findall(r"<figcaption>(.*?)</figcaption>", COMPARISON)
-    assert titles[:7] == [
-        "TTFT, median", "TTFT, 99th percentile", "TPOT, 99th percentile", "End to end, 99th percentile",
-        "Goodput", "SLO attainment", "Loads carried",
+    assert titles[:9] == [
+        "SLO met over load", "SLO met over load", "TTFT, median", "TTFT, 99th percentile",
+        "TPOT, 99th percentile", "End to end, 99th percentile", "Goodput", "SLO met", "Loads carried",
     ]  # fmt: skip
     assert titles.count("Time to first token") == 2, "one at each load"
     assert COMPARISON.count('<svg class="heat"') == 3 * len(SWEEP)
@@ -111,7 +163,6 @@ def test_intervals_are_bands_and_a_collapse_is_marked():
     assert drawn.count('<path class="b c1"') == 6, "greedy has an interval at each load"
     assert drawn.count(">load 1</text>") == 6
     assert drawn.count('<line class="m c1"') == 6, "the load at which it collapses"
-    assert drawn.count('<line class="r c0"') == drawn.count('<line class="r c1"') == 6, "where it does for sure"
     assert '<line class="m c0"' not in drawn, "fair does not collapse"
 
 
@@ -211,7 +262,7 @@ def test_a_run_in_which_nothing_finished_is_a_page_with_reasons(rows):
 
 
 def test_no_cases_is_still_a_page():
-    assert read(page([], about())).text[0].startswith("Belief")
+    assert belief_line(Belief()) in read(page([], about())).text
 
 
 def test_what_was_stopped_says_so():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from poise.experiment.workers import Workers
 from poise.validation.answer import answer_rows
 from poise.validation.condition import NotCoveredError, read_condition
 from poise.validation.row import read_rows
+from tests.report.reader import read
 from tests.validation.made import row, table
 
 LINES = (
@@ -47,8 +49,11 @@ def test_scores_answers_page_and_comparison(out: str, tmp_path: Path, capsys: py
     assert len(answers) == 5
     assert all(bool(each["predicted"]) == bool(each["expected_error"]) != bool(each["why"]) for each in answers)
     page = (wanted["page"] / "validate.html").read_text()
-    assert page.count('<svg class="chart"') == 2
+    assert page.count('<svg class="chart dots"') == 2
+    words = read(page).sections
+    assert "Median error" in words["answer"][2] and "Time per output token" in words["all"]
     assert "http" not in page.replace("http://www.w3.org", "")
+    assert len(re.findall(r'<g data-name="H100-SXM-80GB, made up"', page)) == 2, "a dot says whose it is"
     _compared(tmp_path, wanted["scores.json"], scores, capsys)
 
 

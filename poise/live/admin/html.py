@@ -10,14 +10,15 @@ from poise.live.admin.style import STYLE
 from poise.report.pieces import fold, section
 
 ENGINES = (
-    "Engine", "State", "In flight", "Waiting", "Running", "KV used", "Cache hits", "Sent", "Failures", "Report age", ""
+    "Engine", "State", "In flight", "Last minute", "Waiting", "Running", "KV used", "Cache hits", "Sent", "Failures",
+    "Report age", "",
 )  # fmt: skip
 TENANTS = (
-    "Tenant", "Open", "Held", "Oldest wait", "Requests", "Prompt tokens", "Output tokens", "Share of tokens",
-    "Limited (429)", "Failed (5xx)", "Left (499)",
+    "Tenant", "Open", "Held", "Held, last minute", "Oldest wait", "Requests", "Prompt tokens", "Output tokens",
+    "Share of tokens", "Limited (429)", "Failed (5xx)", "Left (499)",
 )  # fmt: skip
 DECISIONS = ("Time", "Request", "Tenant", "Prompt", "Decision", "Waited", "Why")
-WORDS = ("State", "Tenant", "Decision", "Why")
+WORDS = ("State", "Tenant", "Decision", "Why", "Last minute", "Held, last minute")
 """Left-aligned columns."""
 
 CHARTS = (
@@ -31,13 +32,22 @@ CHARTS = (
 """Of each chart: its name, its title, its lines and its scale."""
 
 
+FINDER = (
+    '<p class="bar"><input type="search" id="find" placeholder="Filter engines" aria-label="Filter engines by name, '
+    'state or model"><button id="ill" aria-pressed="false">Not serving</button>'
+    '<button id="small" aria-pressed="false">Compact</button><span id="found" class="soft" role="status"></span></p>'
+    '<div id="map" class="map" aria-label="Engines, compact" role="group" hidden></div>'
+)
+"""What narrows the list of engines, and turns it into a map of small cells."""
+
+DRAINED = '<p id="drained" class="bar" hidden></p>'
+
+
 def page(nonce: str, asks_token: bool = False) -> str:
     """The page. nonce: what the content security policy lets run and style.  asks_token: ask for the token first."""
     parts = [
         section("Now", '<dl class="tiles" id="tiles"></dl>', anchor="now"),
-        section(
-            "Engines", _table("engines", ENGINES, "Engines"), '<p id="drained" class="bar" hidden></p>', anchor="fleet"
-        ),
+        section("Engines", FINDER, _table("engines", ENGINES, "Engines"), DRAINED, anchor="fleet"),
         section("Last five minutes", _charts(), anchor="minutes"),
         section("Decisions", _decisions(), anchor="decisions"),
         section("Tenants", _table("tenants", TENANTS, "Tenants, those with most requests first"), anchor="who"),
@@ -49,18 +59,24 @@ def page(nonce: str, asks_token: bool = False) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-        f'<title>Poise gateway</title><style nonce="{nonce}">{STYLE}</style></head>\n<body{token}><main>'
-        f'{_header()}<div id="all" class="old">{"".join(parts)}</div></main>'
+        f'<title>Poise gateway</title><style nonce="{nonce}">{STYLE}</style></head>\n<body{token}><main id="top">'
+        f'{_contents()}{_header()}<div id="all" class="old">{"".join(parts)}</div></main>'
         f'<div id="tip" role="status" hidden></div><script nonce="{nonce}">{SCRIPT}</script></body></html>\n'
     )
 
 
-def _header() -> str:
+def _contents() -> str:
+    """Links to the sections, always in view, and to what programs read."""
     links = (
         ("now", "Now"), ("fleet", "Engines"), ("minutes", "Last five minutes"), ("decisions", "Decisions"),
         ("who", "Tenants"), ("config", "Configuration"),
     )  # fmt: skip
     contents = "".join(f'<a href="#{anchor}">{title}</a>' for anchor, title in links)
+    data = "".join(f'<a href="{name}" class="data">/{name}</a>' for name in ("metrics", "state", "config"))
+    return f'<nav aria-label="Sections"><a href="#top">↑ Top</a>{contents}{data}</nav>'
+
+
+def _header() -> str:
     return (
         '<header><p class="belief" id="models">Poise gateway</p>'
         '<div class="top"><h1>Gateway<span class="state" id="ready"></span></h1>'
@@ -69,8 +85,7 @@ def _header() -> str:
         '</noscript><form id="ask" hidden><label for="token">Admin token</label>'
         '<input id="token" type="password" autocomplete="off" required><button>Show</button>'
         '<span id="wrong" class="partial" role="alert"></span></form>'
-        '<p id="change" class="soft" aria-live="polite"></p>'
-        f'<nav aria-label="Sections">{contents}</nav></header>'
+        '<p id="change" class="soft" aria-live="polite"></p></header>'
     )
 
 

@@ -154,9 +154,74 @@ SCRIPT: Final = r"""
       put(tile.lastChild.lastChild, small);
     });
   };
+  // The last minute of each engine and tenant, as this page has seen it; nothing is asked for.
+  const MINUTE = 60, past = new Map();
+  const remember = (key, value) => {
+    const kept = past.get(key) || past.set(key, []).get(key);
+    if (!kept.length || state.at > kept[kept.length - 1][0]) kept.push([state.at, value]);
+    while (kept[0][0] < state.at - MINUTE) kept.shift();
+  };
+  const spark = (cell, key, word) => {
+    let drawn = cell.firstElementChild;
+    if (!drawn) {
+      cell.append(drawn = svg("svg", {class: "spark", viewBox: "0 0 84 20", role: "img"}));
+      drawn.append(svg("path", {class: "floor", d: "M0 19h84"}), svg("path", {}));
+    }
+    const kept = past.get(key), most = Math.max(1, ...kept.map(([, value]) => value));
+    const x = then => (84 * (1 - (state.at - then) / MINUTE)).toFixed(1);
+    const y = value => (19 - 17 * value / most).toFixed(1);
+    drawn.lastElementChild.setAttribute("d", "M" + kept.map(([then, value]) => `${x(then)} ${y(value)}`).join("L"));
+    const now = short(kept[kept.length - 1][1]);
+    drawn.setAttribute("aria-label", `${word}: now ${now}, at most ${short(most)} in the last minute`);
+  };
+  let compact, ill = false;
+  const CROWD = 40, press = (id, on) => at(id).setAttribute("aria-pressed", String(on));
+  const shown = () => {
+    const all = Object.keys(state.engines).sort((a, b) => a - b);
+    const words = at("find").value.toLowerCase().split(/\s+/).filter(Boolean);
+    if (compact === undefined && all.length > CROWD) press("small", compact = true);
+    const keys = all.filter(key => {
+      const each = state.engines[key];
+      const text = [each.name, each.state, each.role, ...each.models].join(" ").toLowerCase();
+      return (!ill || each.state !== "serving") && words.every(word => text.includes(word));
+    });
+    put(at("found"), keys.length < all.length ? `${keys.length} of ${all.length} engines` : `${all.length} engines`);
+    at("map").hidden = !compact;
+    at("engines").closest(".scroll").hidden = Boolean(compact);
+    return keys;
+  };
+  at("find").addEventListener("input", () => { if (state) fleet(); });
+  at("ill").addEventListener("click", () => { press("ill", ill = !ill); if (state) fleet(); });
+  at("small").addEventListener("click", () => { press("small", compact = !compact); if (state) fleet(); });
+  const cell = key => {
+    const shape = make("button");
+    shape.dataset.key = key;
+    shape.append(make("span"), make("small"));
+    shape.addEventListener("click", () => {
+      press("small", compact = false);
+      fleet();
+      const row = [...at("engines").children].find(each => each.dataset.key === key);
+      if (row) row.querySelector("button").focus();
+    });
+    return shape;
+  };
+  const map = keys => {
+    const have = new Map([...at("map").children].map(each => [each.dataset.key, each]));
+    for (const [key, each] of have) if (!keys.includes(key)) each.remove();
+    for (const key of keys) {
+      const each = state.engines[key], shape = have.get(key) || cell(key);
+      if (!have.has(key)) at("map").append(shape);
+      put(shape.firstChild, each.name);
+      put(shape.lastChild, `${short(each.in_flight)} in flight`);
+      shape.className = each.state;
+      shape.setAttribute("aria-label", `${each.name}: ${each.state}, ${short(each.in_flight)} in flight`);
+    }
+  };
   const fleet = () => {
-    const keys = Object.keys(state.engines).sort((a, b) => a - b);
-    rows(at("engines"), keys, 11, (cells, key, row) => {
+    for (const each of Object.values(state.engines)) remember("engine " + each.name, each.in_flight);
+    const keys = shown();
+    if (compact) map(keys);
+    rows(at("engines"), compact ? [] : keys, 12, (cells, key, row) => {
       const each = state.engines[key];
       const age = each.measured_at === undefined ? undefined : state.at - each.measured_at;
       const doubt = age === undefined || age > STALE;
@@ -172,19 +237,21 @@ SCRIPT: Final = r"""
       mark(cells[1], each.state + since + trial, each.state);
       cells[1].className = "w";
       put(cells[2], short(each.in_flight));
-      report(cells[3], each.waiting, short);
-      report(cells[4], each.running, short);
-      filled(cells[5], each.kv_used, doubt);
-      cells[5].className = doubt ? "doubt" : "";
+      spark(cells[3], "engine " + each.name, "In flight");
+      cells[3].className = "w";
+      report(cells[4], each.waiting, short);
+      report(cells[5], each.running, short);
+      filled(cells[6], each.kv_used, doubt);
+      cells[6].className = doubt ? "doubt" : "";
       const kv = each.kv_events, trouble = kv ? Object.entries(kv.counts).map(([word, n]) => `${n} ${word}`) : [];
-      named(cells[6], said(each.hit_rate, share), kv ? ["KV events " + kv.state, ...trouble].join(", ") : "");
-      put(cells[7], short(each.sent));
+      named(cells[7], said(each.hit_rate, share), kv ? ["KV events " + kv.state, ...trouble].join(", ") : "");
+      put(cells[8], short(each.sent));
       const failed = sum(each.failures);
-      put(cells[8], failed ? `${short(failed)} (${Object.keys(each.failures).join(", ")})` : "0");
-      cells[8].className = failed ? "doubt" : "";
-      put(cells[9], age === undefined ? "never" : doubt ? `${time(age)}, stale` : time(age));
-      cells[9].className = doubt ? "doubt" : "";
-      button(cells[10], each.name, each.state === "draining" && state.drained.includes(each.name));
+      put(cells[9], failed ? `${short(failed)} (${Object.keys(each.failures).join(", ")})` : "0");
+      cells[9].className = failed ? "doubt" : "";
+      put(cells[10], age === undefined ? "never" : doubt ? `${time(age)}, stale` : time(age));
+      cells[10].className = doubt ? "doubt" : "";
+      button(cells[11], each.name, each.state === "draining" && state.drained.includes(each.name));
     });
     const gone = state.drained.filter(name => !Object.values(state.engines).some(each => each.name === name));
     const list = at("drained");
@@ -220,16 +287,19 @@ SCRIPT: Final = r"""
   const who = () => {
     const all = state.tenants;
     const keys = Object.keys(all).sort((a, b) => all[b].held - all[a].held || all[b].requests - all[a].requests);
-    rows(at("tenants"), keys, 11, (cells, key) => {
+    rows(at("tenants"), keys, 12, (cells, key) => {
       const each = all[key];
       const told = [
-        nobody(key), short(each.open), short(each.held),
+        nobody(key), short(each.open), short(each.held), null,
         each.oldest_wait_s === undefined ? "–" : time(each.oldest_wait_s),
         short(each.requests), big(each.prompt), big(each.output), share(each.share),
         short(each.limited), short(each.failed), short(each.left),
       ];
-      told.forEach((text, n) => put(cells[n], text));
-      [8, 9].forEach(n => { cells[n].className = told[n] === "0" ? "" : "doubt"; });
+      told.forEach((text, n) => { if (text !== null) put(cells[n], text); });
+      remember("tenant " + key, each.held);
+      spark(cells[3], "tenant " + key, "Held");
+      cells[3].className = "w";
+      [9, 10].forEach(n => { cells[n].className = told[n] === "0" ? "" : "doubt"; });
     });
     at("who").hidden = !keys.length;
   };

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from html import escape
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from poise.cost.training import Layout, Prediction
 from poise.pipeline.text import write_json
 from poise.plan.training.exports import Exported, exported
 from poise.plan.training.exports.galvatron import galvatron
 from poise.plan.training.layerwise import Layerwise
-from poise.plan.training.page import drawn, listed
+from poise.plan.training.page import drawn
 from poise.plan.training.plan import as_dict, shares
 from poise.plan.training.reschedule import Schedules, alternatives
 from poise.plan.training.rows import GIB, HEAD, cells, tidy
@@ -17,9 +18,23 @@ from poise.plan.training.search import TrainSearchResult
 from poise.plan.training.servers import Ordered
 from poise.report.files import replacing, to_json
 from poise.report.frame import document
-from poise.report.pieces import section
+from poise.report.pieces import (
+    Gauge,
+    Tile,
+    card,
+    copied,
+    fold,
+    gauges,
+    lead,
+    listed,
+    section,
+    soft,
+    text_table,
+    tiles,
+)
 from poise.report.tidy import in_short, write_figures
 from poise.report.timeline import STYLE
+from poise.report.wording import MISSING
 from poise.sim.step.layout import GRAIN
 
 
@@ -47,35 +62,67 @@ def write_out(
 def page(found: TrainSearchResult, settings: Exported, others: Schedules | None) -> str:
     """The answer, its trade-offs, its schedule and others on one axis, and the settings that were written."""
     job = found.job
-    title = f"{job.model.name} on {job.devices} {job.device.name}"
-    body = f"<header><h1>{escape(title)}</h1></header>" + section(
-        "The layout",
-        _lines(_headline(found)),
-        listed(HEAD, [cells(each) for each in found.alternatives]),
-        anchor="layout",
-    )
-    body += section("Time against memory", listed(HEAD, [cells(each) for each in found.frontier]), anchor="memory-time")
+    layouts = _table(found.alternatives, "Best layouts")
+    body = lead(_card(found)) + section("The fastest layout of each kind", layouts, anchor="layout")
+    body += section("Time against memory", _table(found.frontier, "Fast for their memory"), anchor="memory-time")
     if others is not None:
         body += _beside(others)
-    lines = [*settings.files, *(f"not for {name}: {why}" for name, why in settings.refused.items())]
-    return document(title, body + section("Settings", _lines(lines), anchor="settings"), style=STYLE)
+    files = [fold(name, copied(text, name)) for name, text in settings.files.items()]
+    refused = listed(f"not for {name}: {why}" for name, why in settings.refused.items())
+    body += section("Settings of trainers", *files, refused, anchor="settings")
+    return document(f"{job.model.name} on {job.devices} {job.device.name}", body, style=STYLE)
+
+
+def _card(found: TrainSearchResult) -> str:
+    job, best = found.job, found.best[0]
+    first, *rest = _headline(found)
+    kicker = f"Fastest of {found.fitting:,} layouts that fit, of {found.considered:,}"
+    figures = tiles((
+        Tile("Step", f"{best.seconds:.3f} s"), Tile("MFU", f"{best.mfu:.1%}"),
+        Tile("Throughput", f"{best.tokens_per_device:,.0f} tokens/s", "a device"),
+        Tile("Memory", f"{best.memory / GIB:.1f} GiB", f"of {job.device.memory_bytes / GIB:.1f}"),
+    ))  # fmt: skip
+    words = f"{best.memory / GIB:.1f} of {job.device.memory_bytes / GIB:.1f} GiB"
+    used = gauges([Gauge("Memory of the fullest device", best.memory / job.device.memory_bytes, words)])
+    return card(kicker, best.layout.label(), first, figures, used, listed(rest), sense="good")
+
+
+COLUMNS: dict[str, Callable[[Layout], object]] = {
+    "tp": lambda x: x.tensor, "pp": lambda x: x.pipeline, "v": lambda x: x.chunks, "cp": lambda x: x.context,
+    "dp": lambda x: x.data, "ep": lambda x: x.expert, "zero": lambda x: x.zero, "mb": lambda x: x.micro_batch,
+    "recompute": lambda x: x.recompute, "schedule": lambda x: x.schedule if x.pipeline > 1 else MISSING,
+}  # fmt: skip
+"""The parts of a layout in columns; those that are one and the same in all rows are left out."""
+
+
+def _table(some: Sequence[Prediction], label: str) -> str:
+    """Figures first, then the parts in which the layouts differ."""
+    shown = [name for name, of in COLUMNS.items() if len({str(of(each.layout)) for each in some}) > 1]
+    same = [f"{name} {of(some[0].layout)}" for name, of in COLUMNS.items() if some and name not in shown]
+    rows = [(*cells(each)[1:], *(str(COLUMNS[name](each.layout)) for name in shown)) for each in some]
+    rows = [(str(number), *row) for number, row in enumerate(rows, 1)]
+    note = soft(f"In all of them: {', '.join(same)}.") if same and len(some) > 1 else ""
+    heads = ("#", *HEAD[1:], *shown)
+    texts = [at for at, name in enumerate(heads) if name in ("recompute", "schedule")]
+    return text_table(heads, rows, label=label, texts=texts) + note
 
 
 def _beside(others: Schedules) -> str:
-    heads = ("schedule", "pipeline s", "the idlest rank waits", "most activations held", "fits")
+    heads = ("Schedule", "Pipeline s", "The idlest rank waits", "Most activations held", "Fits")
     rows = [
         (
             timing.graph.schedule.name, f"{float(timing.makespan) * GRAIN:.3f}",
             f"{float(timing.bubble_global_fraction):.1%}", f"{float(max(timing.memory.peaks)):.2f}",
-            "yes" if others.fits(timing) else "no",
+            "✓ yes" if others.fits(timing) else "✗ no",
         )
         for timing in others.timings
     ]  # fmt: skip
     text = (
         f"There is room for {float(others.room):.2f} activations of full stages. The fastest that fits, "
-        f"{others.fastest.graph.schedule.name}, is written as schedule.json, which `poise train run` takes."
+        f"{others.fastest.graph.schedule.name}, is written as schedule.json; start it with `poise train run`."
     )
-    return section("Its schedule beside others", _lines([text]), listed(heads, rows), anchor="schedules") + drawn(
+    table = text_table(heads, rows, label="Schedules")
+    return section("Its schedule beside others", soft(text), table, anchor="schedules") + drawn(
         others.timings, "ms", 1e-3 / GRAIN
     )
 
@@ -88,7 +135,3 @@ def _headline(found: TrainSearchResult) -> list[str]:
         f"Of {found.considered:,} layouts {found.fitting:,} fit. The best spends {shares(best)}.",
         f"Memory of its fullest device, GiB: {held}; of {job.device.memory_bytes / GIB:.1f}.",
     ]
-
-
-def _lines(lines: list[str]) -> str:
-    return "".join(f"<p>{escape(line)}</p>" for line in lines)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 from poise.pipeline.op import COPIES, Kind
 from poise.pipeline.time import Timing
-from poise.report.chart import Line, Scale, chart, swatch
+from poise.report.chart import Extras, Line, Scale, chart, swatch
 from poise.report.frame import document
-from poise.report.pieces import section, table
+from poise.report.pieces import fitted, section, soft, text_table
 from poise.report.timeline import STYLE as LANES
-from poise.report.timeline import Bar, Row, key, timeline
+from poise.report.timeline import Bar, Row, key, timeline, zoomed
 
 _STYLES = {Kind.F: 0, Kind.I: 2, Kind.B: 2, Kind.W: 1, Kind.R: 5, Kind.S: 3, Kind.T: 4, Kind.OFFLOAD: 7, Kind.RELOAD: 7}
 
@@ -20,15 +19,17 @@ _WORDS = {
     Kind.S: "vocabulary pass S", Kind.T: "vocabulary pass T", Kind.OFFLOAD: "copy to or from the host",
 }  # fmt: skip
 
+WIDE = 1300
+"""Width of the drawing of memory on a wide screen, in units."""
+
 MOST = 60_000
 """Most bars on a page; a larger one would be slow to open."""
 
 
 def page(title: str, timings: Sequence[Timing], headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The page as text; it loads nothing from outside. `rows`: the figures of each timing under `headers`."""
-    figures = section("Figures", listed(headers, rows), anchor="figures")
-    body = f"<header><h1>{escape(title)}</h1></header>{figures}{drawn(timings)}"
-    return document(title, body, style=LANES)
+    figures = section("Figures", text_table(headers, rows, label="Figures"), anchor="figures")
+    return document(title, figures + drawn(timings), style=LANES)
 
 
 def drawn(timings: Sequence[Timing], unit: str = "", per: float = 1.0) -> str:
@@ -39,24 +40,20 @@ def drawn(timings: Sequence[Timing], unit: str = "", per: float = 1.0) -> str:
     scale = [per if unit else float(timing.largest_f) for timing in timings]
     until = max(float(timing.makespan) / each for timing, each in zip(timings, scale, strict=True))
     label = f"time, {unit}" if unit else "time, in units of the largest F"
-    lanes = "".join(
-        timeline(_named(timing), _rows(timing, timing.scale * each), label, until)
-        for timing, each in zip(timings, scale, strict=True)
+    lanes = zoomed(
+        [
+            timeline(_named(timing), _rows(timing, timing.scale * each), label, until)
+            for timing, each in zip(timings, scale, strict=True)
+        ]
     )
     used = {op.kind for timing in timings for row in timing.graph.schedule.ranks for op in row}
     legend = "".join(key(word, _STYLES[kind]) for kind, word in _WORDS.items() if kind in used or _is_b(kind, used))
-    return section("Who computes when", f'<div class="legend">{legend}</div>', lanes, anchor="timeline") + section(
-        "What the fullest rank holds", *_memory(timings, scale, until, label), anchor="memory"
-    )
-
-
-def listed(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose first column has names."""
-
-    def cells(tag: str, row: Sequence[str]) -> str:
-        return "".join(f"<{tag}{' class=n' if not at else ''}>{escape(cell)}</{tag}>" for at, cell in enumerate(row))
-
-    return table(cells("th", headers), "".join(f"<tr>{cells('td', row)}</tr>" for row in rows))
+    if any(len(t.graph.schedule.ranks) < t.graph.schedule.stages for t in timings):
+        legend += key("paler: a rank's second chunk of layers (and fourth, …)", _STYLES[Kind.F], pale=True)
+    words = soft("A row is a rank, and the number in a box is its microbatch.")
+    return section(
+        "Who computes when", f'<div class="legend">{legend}</div>', words, lanes, anchor="timeline"
+    ) + section("What the fullest rank holds", *_memory(timings, scale, until, label), anchor="memory")
 
 
 def _named(timing: Timing) -> str:
@@ -98,7 +95,9 @@ def _memory(timings: Sequence[Timing], scale: Sequence[float], until: float, lab
         curve = timing.held(peaks.index(max(peaks)))
         unit = timing.scale * each
         lines.append(Line(_named(timing), style, [at / unit for at, _ in curve], [float(level) for _, level in curve]))
-    across = Scale(label, reach=until)
-    up = Scale("full-stage activations", reach=0.0)
-    drawn = chart("", lines, across, up, reading="{y} at {x}", steps=True)
-    return [f'<div class="legend">{"".join(swatch(line.name, line.style) for line in lines)}</div>', drawn]
+    across = Scale(label, reach=until, tight=True)
+    up = Scale("activations of whole stages", reach=0.0)
+    drawn = chart("", lines, across, up, reading="{y} at {x}", steps=True, extras=Extras(width=WIDE))
+    narrow = chart("", lines, across, up, reading="{y} at {x}", steps=True)
+    legend = "".join(swatch(line.name, line.style) for line in lines)
+    return [f'<div class="legend">{legend}</div>', fitted(drawn, narrow)]

@@ -5,16 +5,15 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from fractions import Fraction
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from poise.pipeline import Costs, Timing, make, time
 from poise.pipeline.graph import graph_of
-from poise.plan.training.page import drawn, listed
+from poise.plan.training.page import drawn
 from poise.report.files import replacing
 from poise.report.frame import document
-from poise.report.pieces import section
+from poise.report.pieces import section, text_table
 from poise.report.table import show
 from poise.report.timeline import STYLE
 from poise.runtime.recording import Recording, costs_of
@@ -40,7 +39,7 @@ def compare_recorded(file: Path, beside: str, page: Path | None, json: str | Non
     rows = [_row(timing, timings[0] if at == 1 else None) for at, timing in enumerate(timings)]
     if page is not None:
         title = f"{recording.schedule.name or file.name}: {ranks} ranks, {count} microbatches, as run and as simulated"
-        body = f"<header><h1>{escape(title)}</h1></header>{section('Figures', listed(HEAD, rows), anchor='figures')}"
+        body = section("Figures", text_table(HEAD, rows, label="Figures"), anchor="figures")
         with replacing(page) as out:
             out.write(document(title, body + drawn(timings, "ms"), style=STYLE).encode())
     put_json(as_dict(recording, timings), json)

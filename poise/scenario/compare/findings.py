@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from poise.core.spec import Slo
 from poise.report.findings import Findings, Judged, Limit, Tried
 from poise.report.wording import significant
 from poise.scenario.compare.words import collapse_lines, interval_line, load_title, partial_line
@@ -25,6 +26,8 @@ def findings(comparison: Comparison, one: str = "") -> Findings:
         one or _own(comparison),
         partial_line(comparison),
         comparison.answer(own=not one),
+        own=not one,
+        target=None if comparison.study.setting.slo == Slo() else comparison.study.target,
     )
 
 

@@ -42,6 +42,7 @@ class Browser:
 
     def __init__(self) -> None:
         self.said: list[str] = []
+        self._expected: dict[str, asyncio.Event] = {}
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._next = 0
         self._session = ""
@@ -100,6 +101,10 @@ class Browser:
         """Go to a page."""
         await self.call("Page.navigate", url=url)
 
+    async def seen(self, event: str) -> None:
+        """Wait for an event of the page; one that came before counts."""
+        await asyncio.wait_for(self._expected.setdefault(event, asyncio.Event()).wait(), PATIENCE_S)
+
     async def value(self, expression: str) -> Any:
         """What an expression gives on the page; one that cannot be computed yet gives None."""
         told = await self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
@@ -135,7 +140,9 @@ class Browser:
                 return
             if "id" in told:
                 self._waiting.pop(told["id"]).set_result(told)
-            elif told["method"] == "Runtime.exceptionThrown":
+                continue
+            self._expected.setdefault(told["method"], asyncio.Event()).set()
+            if told["method"] == "Runtime.exceptionThrown":
                 self.said.append(json.dumps(told["params"]["exceptionDetails"])[:500])
             elif told["method"] == "Runtime.consoleAPICalled" and told["params"]["type"] in ("error", "warning"):
                 self.said.append(json.dumps(told["params"]["args"])[:500])

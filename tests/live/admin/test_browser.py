@@ -64,7 +64,7 @@ def test_the_page_shows_what_there_is(tmp_path: Path) -> None:
                     "[...document.querySelectorAll('#engines th span')].map(e => e.textContent)"
                 )
                 assert names == ["a", "b"]
-                sent = await browser.value("+document.querySelector('#engines tr td:nth-child(8)').textContent")
+                sent = await browser.value("+document.querySelector('#engines tr td:nth-child(9)').textContent")
                 assert sent > 0
                 shown = await browser.value("[...document.querySelectorAll('#tenants th')].map(e => e.textContent)")
                 assert sorted(shown) == sorted(KEYS), "a name is text, whatever is in it"
@@ -73,6 +73,7 @@ def test_the_page_shows_what_there_is(tmp_path: Path) -> None:
                     "[...document.querySelectorAll('.why')].some(e => e.textContent.includes('cached'))"
                 )
                 assert await browser.value("!document.querySelector('#shadowed').hidden")
+                await check_finder(browser)
                 await check_pause(browser)
                 await check_drain(browser, here)
                 await check_setup(browser)
@@ -86,6 +87,24 @@ def test_the_page_shows_what_there_is(tmp_path: Path) -> None:
             assert said == []
 
     run(main)
+
+
+async def check_finder(browser: Browser) -> None:
+    """Engines are narrowed by words and by state, drawn over the last minute, and shown as a map of cells."""
+    await browser.until("document.querySelectorAll('#engines .spark path:last-child[d*=L]').length === 2")
+    assert await browser.value(text("#found")) == "2 engines"
+    await browser.value("document.querySelector('#find').focus()")
+    await browser.call("Input.insertText", text="llama nothing")
+    await browser.until("document.querySelectorAll('#engines tr').length === 0")
+    assert await browser.value(text("#found")) == "0 of 2 engines"
+    await browser.value("document.querySelector('#find').value = 'llama'; document.querySelector('#ill').click()")
+    await browser.until("document.querySelectorAll('#engines tr').length === 0")
+    await browser.value("document.querySelector('#ill').click(); document.querySelector('#small').click()")
+    await browser.until("document.querySelectorAll('#map button.serving').length === 2")
+    assert await browser.value("document.querySelector('#engines').closest('.scroll').hidden")
+    await browser.value("document.querySelector('#map').lastChild.click()")
+    await browser.until("document.querySelectorAll('#engines tr').length === 2")
+    assert await browser.value("document.activeElement.getAttribute('aria-label')") == "Drain b"
 
 
 async def check_pause(browser: Browser) -> None:

@@ -10,6 +10,7 @@ import pytest
 from poise.cli import main
 from poise.pipeline import check
 from poise.pipeline.text import read_file
+from tests.report.reader import read
 
 WORDS = ("train", "plan", "facebook/opt-13b", "--devices", "H100", "--gpus", "8", "--batch", "32", "--seq", "2048")
 
@@ -28,7 +29,8 @@ def test_all_files_are_of_one_answer(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert int(flags["micro-batch-size"]) == best["micro_batch"]
     page = (folder / "plan.html").read_text()
     assert "<figcaption>one_f_one_b</figcaption>" in page and "<figcaption>poise</figcaption>" in page
-    assert f"{told['best'][0]['step_s']:.3f} s a step" in page
+    assert f"<dd>{told['best'][0]['step_s']:.3f} s</dd>" in page
+    assert "`" not in " ".join(read(page).text), "what is code is marked as such"
     assert f"Written to {folder}: plan.html, plan.json" in said and "- not for torchtitan" in said
     assert "By the rules of *Efficient Parallelization Layouts*: " in said
     schedule = read_file(folder / "schedule.json")
