@@ -10,7 +10,7 @@ from poise.policies.route.prefix_cache import PrefixCache
 from poise.policies.route.round_robin import RoundRobin
 from poise.recordings.calibrate import calibrate
 from poise.recordings.recording import recorded
-from poise.recordings.show import show_calibration, show_day, show_whatif
+from poise.recordings.show import show_whatif
 from poise.recordings.whatif import WhatIfQuestion, whatif
 from poise.scenario.record import simulation_header
 
@@ -29,6 +29,4 @@ with TemporaryDirectory() as folder:
 
     day = recorded(read_recording(path))
     fitted = calibrate(day)
-    show_day(day)
-    show_calibration(fitted)
     show_whatif(whatif(day, WhatIfQuestion({"prefix_cache": {"router": PrefixCache()}}), fitted.cost, fitted))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from poise import cost, workload
+    from poise import cost, policies, workload
     from poise.core.control.control import Control
     from poise.core.records.trace import Trace
     from poise.core.spec import Belief, Engine, Fault, Lane, Pool, Slo, Startup
@@ -35,7 +35,7 @@ _HOMES = {
 }
 """Where each name of the face is defined."""
 
-_ROOMS = ("cost", "workload")
+_ROOMS = ("cost", "policies", "workload")
 """Packages that are names of the face themselves."""
 
 __all__ = [
@@ -56,6 +56,7 @@ __all__ = [
     "cost",
     "devices",
     "models",
+    "policies",
     "simulate",
     "workload",
 ]

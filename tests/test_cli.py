@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from poise.scenario.load import load
 from poise.scenario.step.read import is_step
 from poise.scenario.tournament.read import is_tournament
 from tests.scenario.test_traffic import FILES
+from tests.test_docs import parse
 
 SCENARIO = """\
 model: poise/tiny
@@ -79,10 +81,24 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "simulate" in capsys.readouterr().out
 
 
-def test_the_table_begins_with_the_belief(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_poise_alone_offers_three_first_things_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert main([]) == 0
+    said = capsys.readouterr().out
+    offered = re.findall(r"^  poise (.+?)(?: \\\n +(.+))?$", said, re.MULTILINE)
+    assert len(offered) == 3 and len(said.splitlines()) < 15
+    for first, rest in offered:
+        parse(shlex.split(f"{first} {rest}"))
+
+
+def test_the_answer_is_first_and_the_belief_last(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "scenario.yaml"]) == 0
     said = capsys.readouterr()
-    assert said.out.startswith("Belief (the default): reports every 1 s, 50 ms late;")
+    first, *_, last = said.out.splitlines()
+    assert " with 3 × poise/tiny on " in first and first.endswith(".")
+    assert last.startswith("Belief (the default): reports every 1 s, 50 ms late;")
     assert "Load: 120 requests, at" in said.out and "reachable prefix hits" in said.out
     assert said.err == ""  # no bar: this is no terminal
     assert main(["simulate", "scenario.yaml", "--quiet"]) == 0
@@ -411,9 +427,9 @@ def test_the_demo(
         argv += ["--trace", str(trace)]
     assert main(argv) == 0
     said = capsys.readouterr().out
-    assert said.startswith("Belief (the default)")
+    assert said.startswith(("Take ", "No policy ", "No verdict "))
     for router in demo_module.ROUTERS:
-        assert sum(line.startswith(f"{router} ") for line in said.splitlines()) == 4
+        assert sum(line.startswith(f"{router} ") for line in said.splitlines()) >= 4
     assert "reachable prefix hits" in said
     for file in ("report.html", "timeline.json.gz"):
         assert str(tmp_path / "out" / file) in said and (tmp_path / "out" / file).stat().st_size > 1000

@@ -362,6 +362,20 @@ def _list(what: str, json: str | None) -> None:
     show_listing(what, json)
 
 
+WELCOME = """Poise simulates, compares and plans how large models are served and trained. Three things to do first:
+
+  poise demo
+      Four routers at four loads on eight simulated H100s: which one to take, and a report. Half a minute.
+  poise demo --trace FILE
+      The same on your own requests: CSV, JSONL or Parquet; logs of Mooncake, Azure, LiteLLM, Langfuse and OpenAI.
+  poise plan --model llama-3.1-8b --devices H100,L40S --slo ttft_s=1,tpot_s=0.05 --rate 20 \\
+             --prompt-tokens 1000 --output-tokens 200
+      The cheapest fleet that keeps a latency promise, and the files that deploy it. A minute.
+
+`poise --help` lists every command, `poise COMMAND --help` its options."""
+"""What `poise` alone prints on a terminal."""
+
+
 @cache
 def _command() -> Any:
     """The command line, made once for all calls of a process."""
@@ -370,6 +384,9 @@ def _command() -> Any:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line on `argv` (default: that of the process) and return the exit code."""
+    if not (sys.argv[1:] if argv is None else argv) and sys.stdout.isatty():
+        print(WELCOME)
+        return DONE
     try:
         code = _command().main(args=argv, prog_name="poise", standalone_mode=False)
         sys.stdout.flush()

@@ -83,11 +83,17 @@ def plan(
     expert: Degrees = "",
     expert_tensor: Degrees = "1",
     micro_batch: Degrees = "",
-    zero: Annotated[str, typer.Option(metavar="N,…", help="ZeRO stages to search, 0 to 3.")] = "1,3",
+    zero: Annotated[
+        str, typer.Option(metavar="N,…", help="ZeRO stages to search, 0 to 3; empty: 1,3, or those of --for.")
+    ] = "",
     recompute: Annotated[str, typer.Option(metavar="HOW,…", help="Recomputation to search.")] = "none,selective,full",
     schedules: Annotated[
         str, typer.Option("--schedules", metavar="NAME,…", help="Pipeline schedules to search.")
     ] = "one_f_one_b,interleaved,zb_h1",
+    trainer: Annotated[
+        str | None,
+        typer.Option("--for", metavar="TRAINER", help="Only what torchtitan, megatron or deepspeed runs."),
+    ] = None,
     offload: Annotated[bool, typer.Option("--offload", help="Also try optimizer states in host memory.")] = False,
     offload_activations: Annotated[
         str, typer.Option(metavar="PART,…", help="Fractions of activations in host memory, as in 0,0.5.")
@@ -119,12 +125,15 @@ def plan(
     """Find the fastest layouts to train a model, with their bottleneck and memory."""
     from poise.plan.training.options import space_of
     from poise.plan.training.plan import TrainPlanQuestion, plan_training
+    from poise.plan.training.trainers import restricted, usual_zero
 
+    zero = zero or ",".join(map(str, usual_zero(trainer)))
     space = space_of(
         tensor=tensor, pipeline=pipeline, context=context, expert=expert, expert_tensor=expert_tensor,
         micro_batch=micro_batch, zero=zero, recompute=recompute, schedule=schedules, offload=offload,
         offload_activations=offload_activations,
     )  # fmt: skip
+    space = space if trainer is None else restricted(space, trainer)
     ask = TrainPlanQuestion(model, devices, gpus, batch, seq, precision, top, nic, space, json, out, bandwidths)
     plan_training(
         replace(ask, also=tuple(also or ()), between_gbit_s=between, reschedule=reschedule, layerwise=layerwise)

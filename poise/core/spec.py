@@ -348,3 +348,13 @@ class PoolSpec(NamedTuple):
     warm: int = 0
     start_s: float = 0.0
     warm_start_s: float = 0.0
+
+
+def described(cluster: Cluster) -> str:
+    """The pools of a cluster in a few words, as in 8 × llama-3.1-8b on H100."""
+    pools = [
+        f"{pool.replicas} × {pool.model.name} on {f'{pool.devices} × ' if pool.devices > 1 else ''}{pool.device.name}"
+        + (f" ({pool.role})" if pool.role != "mixed" else "")
+        for pool in cluster.pools
+    ]
+    return ", ".join(pools)

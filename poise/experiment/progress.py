@@ -1,4 +1,4 @@
-"""A progress bar on the terminal, for what takes longer than a second."""
+"""Progress with the time that is left: a bar on a terminal after a second, elsewhere on request a line now and then."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
+
+from poise.report.wording import waiting
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -17,19 +19,29 @@ Meter = Callable[[str, int, int], None]
 PATIENCE_S = 1.0
 """Seconds before a bar is drawn."""
 
+LINE_S = 15.0
+"""Seconds between lines of progress."""
+
 
 def silent(label: str, done: int, total: int) -> None:
     """No progress."""
 
 
 class Bars:
-    """One bar for each label that is reported; a context manager. Draws nothing when `file` is not a terminal."""
+    """One bar for each label that is reported; a context manager.
 
-    def __init__(self, file: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    lines: where `file` is not a terminal, print a line every `LINE_S` seconds; without it nothing is drawn there.
+    """
+
+    def __init__(
+        self, file: TextIO | None = None, clock: Callable[[], float] = time.monotonic, *, lines: bool = False
+    ) -> None:
         self._file = file or sys.stderr
         self._clock = clock
+        self._lines = lines
+        self._begins: dict[str, float] = {}
         self._shown = self._file.isatty()
-        self._since = clock()
+        self._since = self._said = clock()
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
 
@@ -42,6 +54,8 @@ class Bars:
 
     def __call__(self, label: str, done: int, total: int) -> None:
         """`done` of `total` under `label`."""
+        if self._lines and not self._shown:
+            self._line(label, done, total)
         if not self._shown or self._clock() - self._since < PATIENCE_S:
             return
         if self._progress is None:
@@ -49,6 +63,16 @@ class Bars:
         if label not in self._tasks:
             self._tasks[label] = self._progress.add_task(label, total=total)
         self._progress.update(self._tasks[label], completed=done, total=total)
+
+    def _line(self, label: str, done: int, total: int) -> None:
+        """A line of progress, if the last one is long ago."""
+        now = self._clock()
+        since = self._begins.setdefault(label, self._since if not self._begins else now)
+        if now - self._said < LINE_S:
+            return
+        self._said = now
+        left = f", about {waiting((now - since) / done * (total - done))} left" if 0 < done < total else ""
+        print(f"{label}: {done:,} of {total:,}{left}", file=self._file, flush=True)
 
     def _begun(self) -> Progress:
         from rich.console import Console

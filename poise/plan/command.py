@@ -168,7 +168,7 @@ class Better:
 
     def __call__(self, trial: Trial) -> None:
         """Print one fleet, if the output is a terminal."""
-        from poise.plan.show import counted
+        from poise.plan.answer import counted
 
         fleet = trial.fleet
         if sys.stderr.isatty():
@@ -186,13 +186,14 @@ def _show(options: PlanOptions, found: Plan) -> None:
 
 def _write(options: PlanOptions, found: Plan, places: dict[str, Any]) -> None:
     from poise.plan.to_dict import told
+    from poise.report.tidy import in_short
     from poise.scenario.write import put_json
 
     put_json(told(found), options.json)
     if options.out is not None:
         files = _write_folder(found, options.out, places)
         if not options.quiet:
-            names = f"Wrote to {options.out}: {', '.join(file.name for file in files)}"
+            names = f"Wrote to {options.out}: {', '.join(in_short(files, options.out))}"
             print("\n".join([names, *_lacking(found, places)]), file=sys.stderr if options.json == "-" else sys.stdout)
 
 
@@ -216,4 +217,4 @@ def _write_folder(found: Plan, folder: Path, places: dict[str, Any]) -> list[Pat
     write_json(told(found), json_file)
     deployed = found.deployed
     files = [] if deployed is None else write_deployment(deployed, replace(found.setting, **places), folder)
-    return [json_file, write_page(found, folder, files), *files]
+    return [json_file, *write_page(found, folder, files), *files]

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from poise.plan.plan import Plan
+from poise.plan.rows import HEADS, cells, tidy
 from poise.plan.scale import Scaled, pool_name
-from poise.plan.show import HEADERS, headline, remarks, row, share, spent, what_changes, written
+from poise.plan.show import remarks, share, spent, what_changes, written
 from poise.plan.trial import Trial
-from poise.plan.verdict import SAID, nothing, slack
+from poise.plan.verdict import SAID, answer, nothing, slack
 from poise.report.chart import WIDTH, Extras, Goal, Line, Scale, chart, swatch
 from poise.report.files import replacing
 from poise.report.frame import document
@@ -32,13 +33,14 @@ from poise.report.pieces import (
     tiles,
 )
 from poise.report.scaling import SHOWN
+from poise.report.tidy import write_figures
 from poise.report.wording import Kind, duration, significant, write
 
 HOLDS, MISSES, CHOSEN = 2, 1, 0
 """Colours of fleets that hold, of those that do not, and of the plan."""
 
 COLUMNS = (0, 2, 4, 3, 5, 6, 7, 8, 9, 1)
-"""The order of `HEADERS` on the page: a phone shows the first ones."""
+"""The order of `HEADS` on the page: a phone shows the first ones."""
 
 NAMED = 5
 """Fleets whose dots have a name, the best ones."""
@@ -62,13 +64,16 @@ class Measure:
     most: bool = False
 
 
-def write_page(plan: Plan, folder: Path, files: Iterable[Path] = ()) -> Path:
-    """Write `plan.html` into `folder` and return its path; `files` are those that deploy the plan."""
+def write_page(plan: Plan, folder: Path, files: Iterable[Path] = ()) -> list[Path]:
+    """Write `plan.html`, its drawings and its figures into `folder` and return their paths.
+
+    files: those that deploy the plan, which the page shows.
+    """
     path = folder / "plan.html"
-    texts = {each.name: each.read_text(encoding="utf-8") for each in files}
+    text = page(plan, {each.name: each.read_text(encoding="utf-8") for each in files})
     with replacing(path) as file:
-        file.write(page(plan, texts).encode())
-    return path
+        file.write(text.encode())
+    return [path, *write_figures(tidy(plan.tried, plan.demand.rate), text, folder)]
 
 
 def page(plan: Plan, files: Mapping[str, str] | None = None) -> str:
@@ -118,7 +123,7 @@ def _card(plan: Plan) -> str:
         return card("Answer", "No plan holds", first, listed(rest), sense="bad")
     kicker = f"The {BASE[goal.minimize]} fleet that holds the SLO at {significant(plan.demand.rate)} req/s"
     figures = tiles(_tiles(plan, best)) + gauges(_gauges(plan, best))
-    return card(kicker, best.fleet.written, " ".join(headline(plan, best)), figures, sense="good")
+    return card(kicker, best.fleet.written, answer(plan), figures, sense="good")
 
 
 def _tiles(plan: Plan, best: Trial) -> Iterable[Tile]:
@@ -145,8 +150,8 @@ def _gauges(plan: Plan, best: Trial) -> Iterable[Gauge]:
 
 
 def _table(trials: Sequence[Trial], label: str) -> str:
-    rows = [[row(each)[at] for at in COLUMNS] for each in trials]
-    heads = [HEADERS[at].capitalize() if HEADERS[at].islower() else HEADERS[at] for at in COLUMNS]
+    rows = [[cells(each)[at] for at in COLUMNS] for each in trials]
+    heads = [HEADS[at].capitalize() if HEADS[at].islower() else HEADS[at] for at in COLUMNS]
     return text_table(heads, rows, label=label, texts=(len(COLUMNS) - 1,))
 
 

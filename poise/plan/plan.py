@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from poise.catalogue.engines import engine_defaults
 from poise.core.errors import CapacityError, UserError
@@ -14,6 +14,7 @@ from poise.core.spec import Belief, Device, Engine, Format, Pool
 from poise.experiment.interrupts import interrupts
 from poise.experiment.progress import Meter
 from poise.experiment.workers import Workers
+from poise.plan.answer import Chosen
 from poise.plan.autoscale import Autoscale, autoscale
 from poise.plan.cap import Caps
 from poise.plan.change import Changes, changes
@@ -25,6 +26,7 @@ from poise.plan.goal import Goal
 from poise.plan.limits import Limits
 from poise.plan.near_misses import closest, smaller
 from poise.plan.prices import Price
+from poise.plan.rows import record
 from poise.plan.scale import Scaled, ScaledPlan, scale, why_not
 from poise.plan.search import SearchResult, ending, search
 from poise.plan.space import Space, space
@@ -35,6 +37,11 @@ from poise.plan.trial import Bench, Trial
 from poise.plan.unit import WIDEST, Units, units
 from poise.scenario.cluster import Recipe
 from poise.scenario.engine_cost import EngineCost
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+    from polars import DataFrame
 
 SEEDS = 5
 """Seeds of generated load: one for the search, all of them to confirm."""
@@ -140,6 +147,65 @@ class Plan:
     @property
     def _grown(self) -> ScaledPlan | None:
         return None if self.scaled is None else self.scaled.best
+
+    @property
+    def chosen(self) -> Chosen | None:
+        """What the answer says of the plan; None where nothing holds."""
+        if self.best is None:
+            return None
+        others = [trial for trial in self.ranked if trial is not self.best]
+        return Chosen(
+            self.best, others, self.ask.goal, self.demand.rate, self.changes,
+            confirmed=not self.found.interrupted, sure=self.sure is self.best,
+        )  # fmt: skip
+
+    def frame(self) -> DataFrame:
+        """A row for each fleet that was simulated, the plan first, as a polars frame (`rows.record` says what)."""
+        import polars as pl
+
+        rows = [record(each, self.ask.goal, self.best) for each in self.tried]
+        return pl.DataFrame(rows, infer_schema_length=None)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The same as a pandas frame; UserError without pandas, the extra `pandas`."""
+        from poise.report.optional import to_pandas
+
+        return to_pandas(self.frame())
+
+    def plot(self) -> Figure:
+        """The plan beside the next best fleets: price, devices, power, the share that meets the SLO, and latencies.
+
+        A matplotlib figure; UserError without it, the extra `plot`.
+        """
+        from poise.report.optional import needed
+
+        needed("matplotlib", "plot", "Plan.plot")
+        from poise.plan.plots import beside
+
+        return beside(self.tried, self.ask.goal)
+
+    def __repr__(self) -> str:
+        best = self.best
+        text = "nothing holds" if best is None else f"{best.fleet.written}, {best.fleet.router}"
+        return f"<Plan for {self.ask.model.name}: {text}; {len(self.found.trials)} fleets simulated>"
+
+    def _repr_html_(self) -> str:
+        """The answer and the best fleets."""
+        from poise.core.card import card, paragraph, table
+        from poise.plan.rows import HEADS, cells
+
+        if self.chosen is None:
+            return card(repr(self).strip("<>"))
+        rows = [cells(each) for each in self.ranked[:10]]
+        return card("", paragraph(self.chosen.sentence(), strong=True), table(HEADS, rows, strong=(0,)))
+
+    @property
+    def tried(self) -> list[Trial]:
+        """Every fleet that was simulated: the plan as it was confirmed, then those that hold, the best first."""
+        goal, best = self.ask.goal, self.best
+        others = [each for each in self.found.trials if best is None or each.fleet != best.fleet]
+        others.sort(key=lambda each: (not each.meets(goal), each.value(goal)))
+        return others if best is None else [best, *others]
 
     @property
     def pareto(self) -> list[Trial]:

@@ -2,81 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from poise.plan.plan import Plan
+from poise.plan.rows import HEADS, cells
 from poise.plan.scale import SAVES, Scaled, ScaledPlan, pool_name, why_not
 from poise.plan.trial import Trial
-from poise.plan.verdict import SAID, binding, nothing, slack
+from poise.plan.verdict import SAID, answer, binding, nothing, slack
 from poise.report.table import show
 
 ROWS = 8
 """Fleets of a table at most."""
 
-HEADERS = ("fleet", "router", "$/h", "devices", "SLO met", "TTFT s", "TPOT ms", "kW", "$/Mtok", "J/token")
-
 
 def show_plan(plan: Plan) -> None:
-    """Print the plan, what binds and would change it, and the next best fleets."""
+    """Print the answer, the next best fleets, how sure the plan is and what would change it, then what it rests on."""
     best = plan.best
+    print(answer(plan))
     if best is None:
-        print("\n".join(["No plan holds.", *(f"- {line}" for line in nothing(plan))]))
+        print("\n".join(f"- {line}" for line in nothing(plan)))
         return
-    print("\n".join(headline(plan, best)))
     print()
     others = [trial for trial in plan.ranked if trial is not best]
     share = f"at {plan.ask.goal.attainment:.4g} of the requests"
-    show(f"The plan and the next best ({share})", HEADERS, [row(each) for each in [best, *others][:ROWS]], keys=1)
+    show(f"The plan and the next best ({share})", HEADS, [cells(each) for each in [best, *others][:ROWS]], keys=1)
     rest = [trial for trial in plan.pareto if trial not in [best, *others][:ROWS]]
     if rest:
-        show("Also nowhere beaten in price, devices, latency and energy", HEADERS, [row(each) for each in rest[:ROWS]])
+        show("Also nowhere beaten in price, devices, latency and energy", HEADS, [cells(each) for each in rest[:ROWS]])
     print("\n".join(f"- {line}" for line in remarks(plan, best)))
 
 
-def headline(plan: Plan, best: Trial) -> Iterator[str]:
-    """The question and the answer."""
-    ask, demand, fleet = plan.ask, plan.demand, best.fleet
-    kind = {"cost": "cheapest", "gpus": "smallest", "energy": "thriftiest"}[ask.goal.minimize]
-    yield (
-        f"{ask.model.name}: {demand.rate:.4g} req/s of {demand.prompt:.0f} + {demand.output:.0f} tokens; the {kind} "
-        "fleet that holds the SLO is"
-    )
-    price = f"${fleet.price_per_hour:.2f}/h, " if fleet.price_per_hour else ""
-    yield f"  {fleet.written}, {fleet.router}: {price}{counted(fleet.devices)}, {best.watts / 1000:.2f} kW"
-    for pool in fleet.pools:
+def settings(best: Trial) -> Iterator[str]:
+    """The limits of each pool's engines."""
+    for pool in best.fleet.pools:
         engine = pool.engine
         capped = f", capped at {pool.power_w:g} W" if pool.slowed else ""
-        limits = f"token budget {engine.token_budget}, at most {engine.max_sequences} at once"
-        yield f"  {pool.device.name}: {limits}{capped}"
-
-
-def counted(devices: int) -> str:
-    """A number of devices as text."""
-    return f"{devices} device{'s' if devices != 1 else ''}"
-
-
-def row(trial: Trial) -> Sequence[str]:
-    """A fleet's row under `HEADERS`."""
-    fleet, most = trial.fleet, "≤ " if trial.cut else ""
-    interval = "" if trial.spread is None else f" ± {100 * trial.spread:.2g}"
-    return (
-        fleet.written, fleet.router, f"{fleet.price_per_hour:.2f}" if fleet.price_per_hour else "–",
-        str(fleet.devices), f"{most}{100 * trial.attainment:.2f}{interval} %", _number(trial.ttft_s, 1, ".3f"),
-        _number(trial.tpot_s, 1000, ".1f"), f"{trial.watts / 1000:.2f}", _number(trial.usd_per_mtok, 1, ".3f"),
-        _number(trial.j_per_mtok, 1e-6, ".3f"),
-    )  # fmt: skip
-
-
-def _number(value: float | None, times: float, form: str) -> str:
-    return "–" if value is None else f"{value * times:{form}}"
+        yield f"{pool.device.name}: token budget {engine.token_budget}, at most {engine.max_sequences} at once{capped}"
 
 
 def remarks(plan: Plan, best: Trial) -> Iterator[str]:
-    """Caveats of the plan."""
-    goal = plan.ask.goal
+    """How sure the plan is, what would change it, and what it rests on."""
+    goal, demand = plan.ask.goal, plan.demand
+    yield from _risk(plan, best)
     parts = ", ".join(f"{SAID[name]} {share:.0%} below" for name, share in slack(best, goal).items())
     yield f"slack: {parts}; what binds: {binding(plan)}"
-    yield from _risk(plan, best)
     if plan.refuted:
         first = plan.refuted[0].fleet
         yield f"held in the search but not under all seeds: {first.written} (${first.price_per_hour:.2f}/h)"
@@ -101,6 +70,8 @@ def remarks(plan: Plan, best: Trial) -> Iterator[str]:
         yield "steps and joules under a power cap follow a model of clocks (POLCA); no cap was measured"
     if any(pool.weights != "bf16" for pool in best.fleet.pools):
         yield "narrow weights need such a checkpoint; what they cost in quality is not judged"
+    yield from settings(best)
+    yield f"for {plan.ask.model.name}, {demand.rate:.4g} req/s of {demand.prompt:.0f} + {demand.output:.0f} tokens"
     if plan.ask.basis:
         yield f"prices: {plan.ask.basis}"
     found = plan.found

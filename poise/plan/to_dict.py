@@ -9,7 +9,7 @@ from poise.core.version import version
 from poise.plan.plan import Plan
 from poise.plan.scale import Scaled, pool_name
 from poise.plan.trial import Trial
-from poise.plan.verdict import binding, nothing, slack
+from poise.plan.verdict import answer, binding, nothing, slack
 
 
 def told(plan: Plan) -> dict[str, Any]:
@@ -17,6 +17,7 @@ def told(plan: Plan) -> dict[str, Any]:
 
     ask, demand, best = plan.ask, plan.demand, plan.best
     return {
+        "answer": answer(plan),
         "poise": version(),
         "model": ask.model.name,
         "goal": asdict(ask.goal),

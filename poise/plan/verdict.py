@@ -25,6 +25,11 @@ REACHED = 3
 """Devices whose best possible values are reported."""
 
 
+def answer(plan: Plan) -> str:
+    """The sentence that decides; where no fleet holds the SLO it says how near one comes, or what would."""
+    return f"No plan: {'; '.join(nothing(plan)[:2])}." if plan.chosen is None else plan.chosen.sentence()
+
+
 def binding(plan: Plan) -> str:
     """What keeps the best plan from being smaller: the part of the SLO that the next smaller fleet misses most."""
     best = plan.best

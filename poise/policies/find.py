@@ -10,12 +10,16 @@ from difflib import get_close_matches
 from math import isfinite
 from typing import Any
 
-from poise.core.errors import PolicyError, ScenarioError
+from poise.core.errors import PolicyError, ScenarioError, UserError
 from poise.core.slot import SLOTS, Slot, check_names
 
 
 def names(slot: str) -> list[str]:
-    """The names of all built-in policies of a slot, and of those that other packages registered."""
+    """The names that a slot of `Policies` takes: built in, or registered by other packages; UserError for no slot."""
+    if slot not in SLOTS:
+        near = get_close_matches(slot, SLOTS, 1, 0.5)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(SLOTS)}"
+        raise UserError(f"{slot!r} is not a slot of policies; {hint}")
     return sorted({*_built_in(slot), *_registered(SLOTS[slot])})
 
 

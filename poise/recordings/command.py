@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from poise.recordings.output import spoken
 from poise.recordings.recording import recorded
 from poise.recordings.whatif import RECORDED, WhatIfQuestion, whatif
 from poise.report.figures import E2E, deciding
+from poise.report.tidy import in_short
 from poise.scenario.policy_spec import Choice, choice, labels
 from poise.scenario.read import parse_value
 from poise.scenario.write import check_json, check_writable, put_json, write_json
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from poise.recordings.options import RecordingOptions
     from poise.recordings.recording import Recorded
     from poise.recordings.whatif import WhatIf
+    from poise.report.findings import Findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +120,14 @@ def whatif_file(options: RecordingOptions) -> bool:
             day = recorded(read_recording(options.recording))
         found = whatif(day, question, cost, calibration, progress)
     if not options.quiet and options.json != "-":
-        from poise.recordings.show import show_calibration, show_day, show_whatif
+        from poise.recordings.show import show_whatif
 
-        show_day(day)
-        if calibration is not None:
-            show_calibration(calibration)
         show_whatif(found)
     put_json(found.as_dict(), options.json)
     if options.out is not None:
         files = _write_folder(found, options.out)
         if not options.quiet:
-            print(f"Wrote to {options.out}: {', '.join(file.name for file in files)}", file=spoken(options.json))
+            print(f"Wrote to {options.out}: {', '.join(in_short(files, options.out))}", file=spoken(options.json))
     return found.comparison.interrupted
 
 
@@ -193,10 +192,15 @@ def _check_places(json: str | None, out: Path | None) -> None:
 def _write_folder(found: WhatIf, folder: Path) -> list[Path]:
     from poise.recordings.page import about
     from poise.report.html import html_report
-    from poise.scenario.compare.findings import findings
 
     files = [folder / "report.html", folder / "result.json", folder / "cost.json"]
-    html_report(files[0], found.comparison.cases(), about(found), findings(found.comparison, "the recording"))
+    _, *data = html_report(files[0], found.comparison.cases(), about(found), _findings(found), data=True)
     write_json(found.as_dict(), files[1])
     save_fitted(found.cost, files[2])
-    return files
+    return files + data
+
+
+def _findings(found: WhatIf) -> Findings:
+    from poise.scenario.compare.findings import findings
+
+    return replace(findings(found.comparison, "the recording"), answer=found.answer())

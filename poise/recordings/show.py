@@ -98,15 +98,16 @@ def show_reproduction(found: Reproduction, file: TextIO | None = None) -> None:
 
 
 def show_whatif(found: WhatIf, file: TextIO | None = None) -> None:
-    """Print reproduction first, then each candidate next to the recorded policies, verdicts and warnings."""
+    """Print the answer, each candidate next to the recorded policies, then how far the simulation is to be believed."""
     out = file or sys.stdout
     setting = found.comparison.study.setting
-    out.write(belief_line(setting.belief) + "\n\n")
-    show_reproduction(found.reproduction, out)
-    out.write("\n")
     names, figures = found.candidates, list(FIGURES)
     figures += [ATTAINMENT] if setting.slo != Slo() else []
     figures += [found.asked.by] if found.asked.by not in figures else []
+    if found.comparison.interrupted:
+        out.write(f"Interrupted: {len(names)} of {len(found.asked.changes)} candidates are done.\n")
+    if sentence := found.answer():
+        out.write(f"{sentence}\n\n")
     if names:
         rows = [_row(found, figure, names) for figure in figures]
         show("What if, both simulated", ("", RECORDED, *names), rows, out)
@@ -114,8 +115,13 @@ def show_whatif(found: WhatIf, file: TextIO | None = None) -> None:
         out.write(f"{found.verdict(name)}\n")
     for warning in found.warnings():
         out.write(f"Warning: {warning}.\n")
-    if found.comparison.interrupted:
-        out.write(f"Interrupted: {len(names)} of {len(found.asked.changes)} candidates are done.\n")
+    out.write("\n" if names or found.warnings() else "")
+    show_reproduction(found.reproduction, out)
+    if found.calibration is not None:
+        out.write("\n")
+        show_calibration(found.calibration, out)
+    show_day(found.day, out)
+    out.write(belief_line(setting.belief) + "\n")
 
 
 def _row(found: WhatIf, figure: Figure, names: list[str]) -> tuple[str, ...]:

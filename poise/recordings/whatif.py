@@ -22,7 +22,7 @@ from poise.experiment.workers import Workers, worker_pool
 from poise.policies import Policies
 from poise.recordings.calibrate import Calibration
 from poise.recordings.caveats import of_the_cost, of_the_recording
-from poise.recordings.cluster import cluster_of
+from poise.recordings.cluster import cluster_of, present
 from poise.recordings.control import FLEET, policy_of
 from poise.recordings.recording import Recorded
 from poise.recordings.reproduce import Reproduction, reproduce
@@ -96,18 +96,66 @@ class WhatIf:
         gap, base = self.difference(candidate, by), by.value(self.comparison.result(RECORDED, 1.0))
         if gap.value is None or base is None:
             return f"{candidate}: no verdict by {by.label}, for {gap.why or 'there is no such figure'}."
-        much = f"{'+' if gap.value > 0 else '−'}{write(abs(gap.value), by.kind, 3)}"
         if gap.half is None:
+            much = f"{'+' if gap.value > 0 else '−'}{write(abs(gap.value), by.kind, 3)}"
             return f"{candidate}: {by.label} {much}; {gap.why}."
-        text = f"{by.label} {much} ± {write(gap.half, by.kind, 2)}"
-        if by.kind != "share" and base:
-            text += f" ({'+' if gap.value > 0 else '−'}{significant(100 * abs(gap.value / base), 2)} %)"
+        text = f"{by.label} {self._much(gap)}"
         if not gap.apart:
-            times = gap.longer
-            more = f"; about {significant(times, 2)} times as long might tell" if times and times < REACH else ""
-            return f"{candidate}: no difference told apart by {text}{more}."
+            return f"{candidate}: no difference told apart by {text}{self._longer(gap)}."
         better = {"more": gap.value > 0, "less": gap.value < 0}.get(by.better)
         return f"{candidate}: {'changes' if better is None else 'better' if better else 'worse'} by {text}."
+
+    def answer(self) -> str:
+        """Which policies to take, by how much, and how many engines would do, or that nothing is better; in a sentence.
+
+        Empty where no candidate is done.
+        """
+        by = self.asked.by
+        gaps = {name: gap for name in self.candidates if (gap := self.difference(name, by)).value is not None}
+        if not gaps:
+            return ""
+        sure = {name: gap for name, gap in gaps.items() if gap.apart and not self._worse(gap)}
+        pick = max if by.better == "more" else min
+        best = pick(sure or gaps, key=lambda name: gaps[name].value or 0.0)
+        much, gain = f"{by.label} {self._much(gaps[best])}", abs(gaps[best].value or 0.0)
+        if sure and gain < (off := abs(self.reproduction.gap(by.name) or 0.0)):
+            doubt = f"less than the {write(off, by.kind, 3)} by which the recorded policies are simulated off"
+            return f"Not decided: {best} has {much}, {doubt}; a longer recording may fit the engines better."
+        if sure:
+            return f"Take {best}: {much} against the recorded policies, both simulated{self._fewer}."
+        if gaps[best].half is None:
+            return f"No verdict: {best} has {much}; {gaps[best].why}."
+        if self._fewer and not gaps[best].apart:
+            return f"Take {best}: {much}, no difference beyond chance{self._fewer}."
+        worse = all(map(self._worse_for_sure, gaps.values()))
+        why = "every candidate is worse" if worse else "none is better beyond chance"
+        return f"Keep the recorded policies: {why}, and the nearest, {best}, has {much}{self._longer(gaps[best])}."
+
+    @property
+    def _fewer(self) -> str:
+        """That fewer engines would do, where that was asked."""
+        there = len(present(self.day.replicas, self.day.faults))
+        asked = self.asked.replicas
+        return "" if asked is None or asked >= there else f", so {asked} of the {there} engines would do"
+
+    def _much(self, gap: Interval) -> str:
+        """A difference of the deciding figure, with its interval and its share of what was."""
+        by, base = self.asked.by, self.asked.by.value(self.comparison.result(RECORDED, 1.0))
+        sign = "+" if (gap.value or 0) > 0 else "−"
+        text = f"{sign}{write(abs(gap.value or 0), by.kind, 3)} ± {write(gap.half, by.kind, 2) if gap.half else '?'}"
+        if by.kind == "share" or not base:
+            return text
+        return f"{text} ({sign}{significant(100 * abs((gap.value or 0) / base), 2)} %)"
+
+    def _longer(self, gap: Interval) -> str:
+        times = None if gap.apart else gap.longer
+        return f"; about {significant(times, 2)} times as long might tell" if times and times < REACH else ""
+
+    def _worse(self, gap: Interval) -> bool:
+        return {"more": (gap.value or 0) < 0, "less": (gap.value or 0) > 0}.get(self.asked.by.better, False)
+
+    def _worse_for_sure(self, gap: Interval) -> bool:
+        return gap.apart and self._worse(gap)
 
     def warnings(self) -> list[str]:
         """The caveats of the figures."""
@@ -129,6 +177,7 @@ class WhatIf:
     def as_dict(self) -> dict[str, Any]:
         """The result JSON."""
         return {
+            "answer": self.answer(),
             "by": self.asked.by.name,
             "interrupted": self.comparison.interrupted,
             "recording": {

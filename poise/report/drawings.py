@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from html import escape
 
 from poise.report.chart import Extras, Line, Mark, Scale, chart
 from poise.report.curves import thinned
 from poise.report.figures import ATTAINMENT, E2E, GOODPUT, TPOT, TTFT, Case, Figure, by_load
 from poise.report.findings import Findings
-from poise.report.pieces import fold_all, grid, section
+from poise.report.pieces import fold_all, grid, section, soft
 
 Styles = Mapping[str, int]
 
@@ -20,7 +19,7 @@ WIDE = 20
 POINTS = 12_000
 """The most points of all distributions of a page."""
 
-_SWEPT = (
+SWEPT = (
     (TTFT[1], "TTFT, median"),
     (TTFT[4], "TTFT, 99th percentile"),
     (TPOT[4], "TPOT, 99th percentile"),
@@ -45,23 +44,25 @@ def load_axis(loads: Sequence[float]) -> Scale:
 
 def sweep_section(cases: Sequence[Case], findings: Findings, styles: Styles, legend: str) -> str:
     """Curves over load for each policy; empty unless there are two loads."""
+    charts = sweep(cases, findings, styles)
+    if not charts:
+        return ""
+    return section("Over load", soft(_caption(findings)), legend, grid(charts), anchor="over-load")
+
+
+def sweep(cases: Sequence[Case], findings: Findings, styles: Styles) -> list[str]:
+    """A chart of each figure that is drawn over load; none unless there are two loads."""
     loads = [case.load for case in cases if case.load is not None]
     if len(set(loads)) < 2:
-        return ""
-    axis, marks = load_axis(loads), _marks(findings, styles)
+        return []
+    axis, marks, extras = load_axis(loads), _marks(findings, styles), Extras(named=True, group="load")
     charts = []
-    for figure, title in _SWEPT:
+    for figure, title in SWEPT:
         lines = [swept(name, style, cases, figure) for name, style in styles.items()]
         y = Scale(_UNITS.get(figure, ""), figure.kind, log=figure.kind == "seconds")
         reading = f"{figure.label}: {{y}} at load {{x}}"
-        charts.append(
-            chart(
-                title, lines, axis, y, reading=reading, dots=True, marks=marks, extras=Extras(named=True, group="load")
-            )
-        )
-    return section(
-        "Over load", f'<p class="soft">{escape(_caption(findings))}</p>', legend, grid(charts), anchor="over-load"
-    )
+        charts.append(chart(title, lines, axis, y, reading=reading, dots=True, marks=marks, extras=extras))
+    return charts
 
 
 def _caption(findings: Findings) -> str:

@@ -27,6 +27,7 @@ from poise.report.replicas import replicas_section
 from poise.report.scaling import scaling_section
 from poise.report.slowest import worst_section
 from poise.report.summary import everything_section, summary_section
+from poise.report.tidy import rows, write_figures
 from poise.report.wording import MISSING, belief_line, duration, significant, slo_line
 
 FEW = 6
@@ -56,10 +57,17 @@ class About:
     answer: str = ""
 
 
-def html_report(path: str | Path, cases: Sequence[Case], about: About, findings: Findings | None = None) -> None:
-    """Write the page about `cases` to `path`, whole or not at all; raises `UserError` when it cannot be written."""
-    with replacing(path) as file:
-        file.write(page(cases, about, findings).encode())
+def html_report(
+    path: str | Path, cases: Sequence[Case], about: About, findings: Findings | None = None, *, data: bool = False
+) -> list[Path]:
+    """Write the page about `cases` to `path`, whole or not at all; raises `UserError` when it cannot be written.
+
+    data: write its figures and drawings beside it, too (`tidy.write_figures`). Returns the paths.
+    """
+    text, target = page(cases, about, findings), Path(path)
+    with replacing(target) as file:
+        file.write(text.encode())
+    return [target, *(write_figures(rows(cases), text, target.parent) if data else ())]
 
 
 def page(cases: Sequence[Case], about: About, findings: Findings | None = None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,11 +18,15 @@ from poise.report.files import replacing
 from poise.report.latency import column
 
 if TYPE_CHECKING:
+    import pandas
     from polars import DataFrame
 
     from poise.workload.table import Workload
 
 _WRITERS = {".parquet": "write_parquet", ".csv": "write_csv", ".jsonl": "write_ndjson", ".ndjson": "write_ndjson"}
+
+SHOWN = 5
+"""Requests that a notebook shows."""
 
 _INSTANTS = {
     "arrival_s": "arrived_at",
@@ -30,6 +35,40 @@ _INSTANTS = {
     "ended_s": "ended_at",
 }
 _COUNTS = ("prompt_tokens", "output_tokens", "cached_tokens", "preemptions", "migrations", "retries")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTable:
+    """The requests of a run as a table, made when it is asked for."""
+
+    run: Run
+
+    def __len__(self) -> int:
+        return int((column(self.run.records.arrived_at) >= 0).sum())
+
+    def frame(self) -> DataFrame:
+        """A row for each request that arrived (see `requests_frame`), as a polars frame."""
+        return requests_frame(self.run)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The same as a pandas frame; UserError without pandas, the extra `pandas`."""
+        from poise.report.optional import to_pandas
+
+        return to_pandas(self.frame())
+
+    def __repr__(self) -> str:
+        return f"<RequestTable: {len(self):,} requests; .frame() or .to_pandas()>"
+
+    def _repr_html_(self) -> str:
+        """The first requests."""
+        from poise.core.card import card, table
+
+        head = self.frame().head(SHOWN)
+        rows = [
+            ["–" if cell is None else f"{cell:g}" if isinstance(cell, float) else str(cell) for cell in row]
+            for row in head.rows()
+        ]
+        return card(f"{len(self):,} requests, the first {len(rows)}", table(head.columns, rows))
 
 
 def save_requests(run: Run, path: str | Path, workload: Workload | None = None) -> None:

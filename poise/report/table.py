@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
-from poise.core.spec import Belief
 from poise.report.figures import (
     ATTAINMENT,
     COST,
@@ -24,7 +23,7 @@ from poise.report.figures import (
     Figure,
 )
 from poise.report.verdict import Verdict
-from poise.report.wording import MISSING, belief_line, write
+from poise.report.wording import MISSING, write
 
 Rows = Sequence[Sequence[str]]
 
@@ -47,23 +46,47 @@ _AT_ONE_LOAD = (
 _FRAME = 3
 """Characters that a drawn table puts around each cell: a space on both sides and a divider."""
 
+_GAP = 2
+"""Spaces between the columns of plain text."""
 
-def _plain(title: str, headers: Sequence[str], rows: Rows) -> str:
-    """Columns aligned with spaces: the first to the left, the others to the right, no line broken or cut."""
-    widths = [max(len(line[column]) for line in (headers, *rows)) for column in range(len(headers))]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if at else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in (headers, *rows)
+WIDTH = 120
+"""Characters of a line of plain text; a table that is wider is split, and only a single column may exceed it."""
+
+
+def _plain(title: str, headers: Sequence[str], rows: Rows, keys: int) -> str:
+    """Columns aligned with spaces: the first to the left, the others to the right, in as many tables as are needed."""
+    pages = _even(headers, rows, WIDTH + _GAP + 1, keys)
+    tables = [_aligned([[line[at] for at in page] for line in (headers, *rows)]) for page in pages]
+    return f"{title}\n" + "\n".join(tables) + "\n"
+
+
+def _even(headers: Sequence[str], rows: Rows, width: int, keys: int) -> list[list[int]]:
+    """As few groups as `width` allows, as wide as one another: no column is left alone without need."""
+    pages = _pages(headers, rows, width, keys, _GAP)
+    for less in range(width - 1, 0, -1):
+        if len(tried := _pages(headers, rows, less, keys, _GAP)) > len(pages):
+            break
+        pages = tried
+    return pages
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Lines of cells as text; no line is broken or cut."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "".join(_line(line, widths) for line in lines)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    aligned = [
+        cell.rjust(width) if at else cell.ljust(width)
+        for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
     ]
-    return "\n".join([title, *(line.rstrip() for line in lines)]) + "\n\n"
+    return f"{(' ' * _GAP).join(aligned).rstrip()}\n"
 
 
-def _pages(headers: Sequence[str], rows: Rows, width: int, keys: int) -> list[list[int]]:
-    """Columns in groups that fit `width` characters, each led by the first `keys` columns."""
-    sizes = [max(len(line[column]) for line in (headers, *rows)) + _FRAME for column in range(len(headers))]
+def _pages(headers: Sequence[str], rows: Rows, width: int, keys: int, frame: int) -> list[list[int]]:
+    """Columns in groups that fit `width` characters, each led by the first `keys` columns; `frame`: around each."""
+    sizes = [max(len(line[column]) for line in (headers, *rows)) + frame for column in range(len(headers))]
     pages = [list(range(keys))]
     for column in range(keys, len(headers)):
         if len(pages[-1]) > keys and sum(sizes[at] for at in pages[-1]) + sizes[column] >= width:
@@ -80,7 +103,7 @@ def _rich(title: str, headers: Sequence[str], rows: Rows, keys: int, file: TextI
     from rich.text import Text
 
     console = Console(file=file)
-    for page in _pages(headers, rows, console.width, keys):
+    for page in _pages(headers, rows, console.width, keys, _FRAME):
         table = Table(title=Text(title), title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1))
         for at in page:
             table.add_column(Text(headers[at]), justify="right" if at else "left", no_wrap=True)
@@ -92,13 +115,13 @@ def _rich(title: str, headers: Sequence[str], rows: Rows, keys: int, file: TextI
 def show(title: str, headers: Sequence[str], rows: Rows, file: TextIO | None = None, *, keys: int = 1) -> None:
     """Print a table to `file` (default: standard output), drawn on a terminal and plain otherwise.
 
-    The first `keys` columns are repeated where a terminal is too narrow for all.
+    The first `keys` columns are repeated where a terminal, or plain text of `WIDTH` characters, is too narrow for all.
     """
     out = file or sys.stdout
     if out.isatty():
         _rich(title, headers, rows, keys, out)
     else:
-        out.write(_plain(title, headers, rows))
+        out.write(_plain(title, headers, rows, keys))
 
 
 def _with_margins(figures: Sequence[Any], result: Mapping[str, Any]) -> list[str]:
@@ -110,16 +133,12 @@ def _say_notes(result: Mapping[str, Any], out: TextIO) -> None:
         out.write(f"{name}: {why}\n")
 
 
-def show_run(
-    result: Mapping[str, Any], *, title: str = "Result", belief: Belief | None = None, file: TextIO | None = None
-) -> None:
+def show_run(result: Mapping[str, Any], *, title: str = "Result", file: TextIO | None = None) -> None:
     """Print the key figures of one result (of `metrics.combine`): single numbers, latencies, then notes.
 
-    Half-widths of 95 % intervals follow a ± where seeds give them; `belief`, where given, is the first line.
+    Half-widths of 95 % intervals follow a ± where seeds give them.
     """
     out = file or sys.stdout
-    if belief is not None:
-        out.write(belief_line(belief) + "\n")
     numbers = [(figure.label, figure.text(result), figure.margin(result)) for figure in KEY]
     show(title, ("", "value", ""), [row for row in numbers if row[1] != MISSING], out)
     latencies = [(label, *_with_margins(figures, result)) for label, figures in SERIES.items()]

@@ -83,31 +83,45 @@ class Verdict:
         if self.best is None:
             return ""
         if self.winner:
-            return f"Best by {self.by.label}: {self.winner}{self._lead()}."
+            return f"Best by {self.by.label}: {self.winner}{self.lead}."
         if self.unknown:
-            why = self.differences[self.unknown[0]].why
-            why += f"; {self.length.cure}" if self.length and why == TOO_SHORT else ""
-            return f"No verdict by {self.by.label} between {self.best} and {', '.join(self.unknown)}: {why}."
+            return f"No verdict by {self.by.label} between {self.best} and {', '.join(self.unknown)}: {self.lack}."
         if all(self.differences[name].why == EXACT for name in self.tied):
             return f"Equal by {self.by.label}: {', '.join((self.best, *self.tied))}."
         text = f"Indistinguishable at this length by {self.by.label}: {', '.join((self.best, *self.tied))}"
-        return f"{text}{self._more()}."
+        return f"{text} ({'; '.join(filter(None, (self.within, self.more)))})."
 
-    def _lead(self) -> str:
-        """The distance of the runner-up."""
+    @property
+    def lack(self) -> str:
+        """Why the unknown have no interval, and what may decide; empty where there are none."""
+        if not self.unknown:
+            return ""
+        why = self.differences[self.unknown[0]].why
+        return f"{why}; {self.length.cure}" if self.length and why == TOO_SHORT else why
+
+    @property
+    def lead(self) -> str:
+        """The distance of the runner-up, in brackets."""
         name, gap = min(self.differences.items(), key=lambda each: abs(each[1].value or 0))
         return f" (the next is {name}, {_gap(gap, self.by)} away)"
 
-    def _more(self) -> str:
-        """The bound within which they are equal, and what it would take to distinguish them, if within reach."""
+    @property
+    def within(self) -> str:
+        """The bound within which the tied are equal."""
         gaps = [self.differences[name] for name in self.tied]
+        if all(gap.why == EXACT for gap in gaps):
+            return "equal"
         within = max(abs(gap.value or 0) + (gap.half or 0) for gap in gaps)
-        text = f"equal to within {write(within, self.by.kind, 2)}"
-        known = [gap.longer for gap in gaps if gap.longer is not None]
-        if known and max(known) <= REACH:
-            much = self.length.times(max(known)) if self.length else f"{math.ceil(max(known))} times as many requests"
-            text += f"; about {much} might tell them apart"
-        return f" ({text})"
+        return f"equal to within {write(within, self.by.kind, 2)}"
+
+    @property
+    def more(self) -> str:
+        """What it would take to distinguish the tied; empty where that is out of reach."""
+        known = [times for name in self.tied if (times := self.differences[name].longer) is not None]
+        if not known or max(known) > REACH:
+            return ""
+        much = self.length.times(max(known)) if self.length else f"{math.ceil(max(known))} times as many requests"
+        return f"about {much} might tell them apart"
 
 
 def _gap(gap: Interval, by: Figure) -> str:

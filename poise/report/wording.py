@@ -35,6 +35,13 @@ def duration(value: float, digits: int = 4) -> str:
     return f"{significant(value / 1e-9, digits)} ns" if value else "0 s"
 
 
+def waiting(seconds: float) -> str:
+    """A time to wait in words, as in 40 s, 3 min or 2.5 h."""
+    if seconds < 90:
+        return f"{max(round(seconds), 1)} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{significant(seconds / 3600, 2)} h"
+
+
 def write(value: float | None, kind: Kind, digits: int = 4) -> str:
     """A figure as text, to `digits` significant digits; `MISSING` for None. A share of 1 is 100 %."""
     if value is None:

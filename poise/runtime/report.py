@@ -10,12 +10,16 @@ from poise.report.chart import Line, Scale, chart
 from poise.report.files import replacing
 from poise.report.frame import document
 from poise.report.pieces import facts, grid, section
+from poise.report.wording import waiting
 from poise.runtime.job import Job
 
 LOSSES = "loss.jsonl"
 PAGE = "loss.html"
 
 _POINTS = 500
+
+FEW, LONG_S = 20, 60.0
+"""Steps of the shorter run that is proposed where the rest of a run takes longer than so many seconds."""
 
 
 class Report:
@@ -29,6 +33,7 @@ class Report:
             fresh.write("".join(json.dumps(record) + "\n" for record in self._losses).encode())
         self._lines = self._path.open("a", encoding="utf-8")
         self._file = file
+        self._start = start
         self._bar = _Bar(start, job.steps, file) if file.isatty() else None
 
     def add(self, step: int, loss: float, seconds: float) -> None:
@@ -37,12 +42,20 @@ class Report:
         self._losses.append(record)
         self._lines.write(json.dumps(record) + "\n")
         self._lines.flush()
+        if step == self._start + 1 and (text := forecast(self._job.steps - step - 1, seconds)):
+            self._say(text)
         if self._bar is not None:
             self._bar.show(step + 1, loss)
         elif step == 0 or (step + 1) % max(1, self._job.steps // 10) == 0:
             print(
                 f"step {step + 1} of {self._job.steps}: loss {loss:.4f}, {seconds:.2f} s", file=self._file, flush=True
             )
+
+    def _say(self, text: str) -> None:
+        if self._bar is not None:
+            self._bar.say(text)
+        else:
+            print(text, file=self._file, flush=True)
 
     def draw(self) -> None:
         """Write the page."""
@@ -64,6 +77,16 @@ class Report:
         return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
+def forecast(left: int, seconds: float) -> str:
+    """How long so many steps will take, and a shorter run where that is long; empty where nothing is left."""
+    if left <= 0:
+        return ""
+    text = f"{left} steps are left, of about {seconds:.2g} s each: {waiting(left * seconds)}"
+    if left * seconds < LONG_S or left <= FEW:
+        return text
+    return f"{text} (--steps {FEW} would take about {waiting(FEW * seconds)})"
+
+
 class _Bar:
     """Progress on a terminal."""
 
@@ -78,6 +101,9 @@ class _Bar:
 
     def show(self, done: int, loss: float) -> None:
         self._progress.update(self._task, completed=done, description=f"loss {loss:.4f}")
+
+    def say(self, text: str) -> None:
+        self._progress.console.print(text, highlight=False)
 
     def close(self) -> None:
         self._progress.stop()

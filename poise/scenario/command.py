@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from poise.core.errors import UserError
+from poise.core.spec import Slo
 from poise.experiment.progress import Bars
 
 if TYPE_CHECKING:
@@ -99,24 +100,30 @@ def _show(problem: Problem, outcome: Outcome) -> None:
     """Print the figures."""
     from poise.report.blame import show_blame
     from poise.report.table import show_run
+    from poise.report.wording import belief_line, slo_line
     from poise.scenario.write import describe, offered
 
     title = describe(problem) + (" (interrupted: partial)" if outcome.interrupted else "")
     if (result := outcome.result()) is not None:
-        show_run(result, title=f"{title}, {outcome.policies}", belief=problem.belief)
+        print(f"{outcome.answer}\n")
+        show_run(result, title=f"{title}, {outcome.policies}")
         show_blame([(outcome.policies, result)])
     print(f"Load: {', '.join(offered(outcome.provenance['workload']))}.")
+    if problem.slo != Slo():
+        print(f"SLO: {slo_line(problem.slo)}.")
+    print(belief_line(problem.belief))
 
 
 def _write(options: SimulateOptions, problem: Problem, outcome: Outcome) -> None:
     """Write the JSON and the folder."""
+    from poise.report.tidy import in_short
     from poise.scenario.write import put_json, write_folder
 
     put_json(outcome.as_dict(), options.json)
     if options.out is not None:
         files = write_folder(problem, outcome, options.out)
         if not options.quiet:
-            text = f"Wrote to {options.out}: {', '.join(file.name for file in files)}"
+            text = f"Wrote to {options.out}: {', '.join(in_short(files, options.out))}"
             print(text, file=sys.stderr if options.json == "-" else sys.stdout)
 
 
@@ -134,15 +141,16 @@ def show_demo(trace: Path | None, out: Path, skip_bad: bool, columns: str | None
     if not comparison.interrupted:
         report, timeline = planned.write(comparison, out)
         print(f"Report:   {report} (open it in a browser; it needs no network)")
+        print(f"Figures:  {out / 'figures.csv'}, figures.parquet and figures/*.svg beside it")
         print(f"Timeline: {timeline} (drop it on https://ui.perfetto.dev, which keeps it on your machine)")
     return comparison.interrupted
 
 
 def _show_demo(planned: Demo, comparison: Comparison) -> None:
-    from poise.scenario.compare.show import show_loads
+    from poise.scenario.compare.show import show_all
     from poise.scenario.demo import title
 
-    show_loads(comparison, title=f"{title(planned.cluster)}; load 1 is {planned.one}")
+    show_all(comparison, title=title(planned.cluster), one=planned.one)
 
 
 def show_listing(what: str, json: str | None) -> None:

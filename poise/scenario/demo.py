@@ -109,7 +109,7 @@ class Demo:
             workload=comparison.offered[load],
             version=f"{version()} ({CORE} core)",
         )
-        html_report(report, comparison.cases(), about, findings(comparison, self.one))
+        html_report(report, comparison.cases(), about, findings(comparison, self.one), data=True)
         policies = comparison.study.policies[router]
         run = simulate(
             self.cluster, shown, policies, belief=self.belief, saving=Saving(sample_s=period(shown), slices=True)

@@ -143,6 +143,7 @@ class ValidateOptions:
     spread: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the errors of held-out devices, by kind.")
     ] = None
+    tables: Annotated[bool, typer.Option("--tables", help="Print every table: by source, device and operator.")] = False
     jobs: Jobs = None
     ray: Ray = None
     quiet: Quiet = False

@@ -46,6 +46,7 @@ class Outcome:
     policies: the label of the policies.  planned: how many seeds there were to be.  workload: that of the first seed.
     blamed: whether the figures include latency attribution.  stories: of the slowest requests, by number.
     pools: the names of the cluster's pools.  independent: how many independent requests each seed is worth.
+    answer: the sentence that decides (`scenario.answer`).
     """
 
     policies: str
@@ -63,6 +64,7 @@ class Outcome:
     blamed: bool = False
     stories: dict[int, Story] = field(default_factory=dict)
     pools: list[str] = field(default_factory=list)
+    answer: str = ""
 
     def add(self, seed: int, run: Run, metrics: Metrics, warmup_s: float = 0.0) -> None:
         """Add the run of one seed; the first is kept for files."""
@@ -106,7 +108,8 @@ class Outcome:
 
     def as_dict(self) -> dict[str, Any]:
         """The result JSON."""
-        return {**(self.result() or {"interrupted": True}), "provenance": self.provenance}
+        result = self.result() or {"interrupted": True}
+        return {"answer": self.answer, **result, "provenance": self.provenance}
 
     def cases(self, warmup_s: float) -> list[Case]:
         """The result as reports take it, with curves of the first seed."""

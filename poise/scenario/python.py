@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -12,13 +13,16 @@ from poise.core.errors import ScenarioError, UserError
 from poise.core.model import Model
 from poise.core.records.records import Run
 from poise.core.records.trace import Trace
-from poise.core.spec import MOST_REPLICAS, Belief, Device, Pool, Slo
+from poise.core.spec import MOST_REPLICAS, Belief, Device, Pool, Slo, described
 from poise.core.spec import Cluster as CoreCluster
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from poise.policies import Policies
     from poise.report.latency import Summary
     from poise.report.metrics import Metrics
+    from poise.report.requests import RequestTable
     from poise.scenario.simulate import Cost
     from poise.workload import Workload
 
@@ -48,13 +52,35 @@ class Named(Generic[Thing]):
         except UserError as error:
             raise AttributeError(str(error)) from None
 
+    def __dir__(self) -> list[str]:
+        """The names as attributes, for completion."""
+        names = (re.sub(r"\W+", "_", each.name.rpartition("/")[2]) for each in self)
+        return [name for name in names if name.isidentifier()]
+
     def __iter__(self) -> Iterator[Thing]:
         from poise import catalogue
 
         return iter(getattr(catalogue, f"{self._kind}s")())
 
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, item: object) -> bool:
+        """Whether one is built in, by itself or by any spelling of its name."""
+        if isinstance(item, str):
+            try:
+                item = self(item)
+            except UserError:
+                return False
+        return any(each == item for each in self)
+
     def __repr__(self) -> str:
         return f"{self._kind}s: {', '.join(each.name for each in self)}"
+
+    def _repr_html_(self) -> str:
+        from poise.core.card import card, paragraph
+
+        return card(f"{len(self)} {self._kind}s", paragraph(", ".join(each.name for each in self)))
 
 
 models: Named[Model] = Named("model")
@@ -103,6 +129,26 @@ class Cluster(CoreCluster):
     def of(device: Device | str, *, count: int) -> Machines:
         """`count` devices, by name or description, still to be cut into replicas."""
         return Machines(devices(device) if isinstance(device, str) else device, count)
+
+    def __repr__(self) -> str:
+        return f"<Cluster: {described(self)}>"
+
+    def _repr_html_(self) -> str:
+        """A row for each pool."""
+        from poise.core.card import card, table
+
+        heads = ("pool", "replicas", "model", "devices of each", "layout", "weights", "engine")
+        rows = [
+            (
+                pool.name or pool.role, f"{pool.replicas}", pool.model.name, f"{pool.devices} × {pool.device.name}",
+                f"tensor {pool.tensor}, pipeline {pool.pipeline}, data {pool.data}", pool.weights,
+                f"{pool.engine.name} {pool.engine.version}",
+            )
+            for pool in self.pools
+        ]  # fmt: skip
+        return card(
+            f"Cluster of {sum(pool.replicas * pool.devices for pool in self.pools)} devices", table(heads, rows)
+        )
 
     def __add__(self, other: CoreCluster) -> Cluster:
         """Both clusters' pools and faults in one; the other's replicas count on, and links are this one's."""
@@ -179,6 +225,36 @@ class Result:
         from poise.report.perfetto import timeline
 
         timeline(self.run, path, cluster=self.cluster)
+
+    @property
+    def requests(self) -> RequestTable:
+        """A row for each request: `.frame()` is a polars frame, `.to_pandas()` one of pandas."""
+        from poise.report.requests import RequestTable
+
+        return RequestTable(self.run)
+
+    def plot(self) -> Figure:
+        """The distributions of TTFT, TPOT and end-to-end time as a matplotlib figure (extra `plot`)."""
+        from poise.report.curves import latency_curves
+        from poise.report.optional import needed
+
+        needed("matplotlib", "plot", "Result.plot")
+        from poise.report.plots import distributions
+
+        return distributions(latency_curves(self.run))
+
+    def _repr_html_(self) -> str:
+        """Key figures and latencies."""
+        from poise.core.card import card, table
+        from poise.report.figures import KEY, SERIES
+        from poise.report.wording import MISSING
+
+        result = self._whole.as_dict()
+        key = [(figure.label, figure.text(result)) for figure in KEY if figure.value(result)]
+        latencies = [(label, *(each.text(result) for each in series)) for label, series in SERIES.items()]
+        latencies = [row for row in latencies if set(row[1:]) != {MISSING}]
+        heads = ("finished requests", "mean", "p50", "p90", "p95", "p99")
+        return card(repr(self).strip("<>"), table(heads, latencies), table(("", ""), key, head=False))
 
     def __repr__(self) -> str:
         metrics = self._whole

@@ -12,6 +12,7 @@ from poise.core.units import SECOND
 from poise.experiment.interrupts import interrupts
 from poise.experiment.progress import Meter
 from poise.report.metrics import measure
+from poise.scenario.answer import answer
 from poise.scenario.build import Problem
 from poise.scenario.combination import check_kept
 from poise.scenario.identity import blind, note
@@ -69,6 +70,7 @@ def run(problem: Problem, *, keep: Keep | None = None, progress: Meter | None = 
             from poise.scenario.story import stories
 
             outcome.stories = stories(problem, policies, first, outcome.first, _metered(progress, stop, "stories"))
+    outcome.answer = answer(problem, outcome)
     return outcome
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from poise.core.errors import UserError
-from poise.core.spec import Cluster
+from poise.core.spec import Cluster, described
 from poise.report.files import replacing, to_json
 from poise.scenario.build import Problem
 from poise.scenario.outcome import Outcome
@@ -57,11 +57,8 @@ def write_folder(problem: Problem, outcome: Outcome, folder: Path) -> list[Path]
     from poise.report.requests import save_requests
 
     files = [folder / "report.html", folder / "result.json", folder / "scenario.resolved.yaml"]
-    html_report(
-        files[0],
-        outcome.cases(problem.warmup_s),
-        about(problem, outcome.provenance),
-    )
+    conclusions = replace(about(problem, outcome.provenance), answer=outcome.answer)
+    _, *data = html_report(files[0], outcome.cases(problem.warmup_s), conclusions, data=True)
     write_json(outcome.as_dict(), files[1])
     write_resolved(outcome.provenance, files[2])
     if outcome.first is not None:
@@ -69,7 +66,7 @@ def write_folder(problem: Problem, outcome: Outcome, folder: Path) -> list[Path]
         first = outcome.first if outcome.blamed else replace(outcome.first, blame=None)
         save_requests(first, files[-2], outcome.workload)
         timeline(outcome.first, files[-1], cluster=problem.cluster)
-    return files
+    return files + data
 
 
 def write_resolved(provenance: dict[str, Any], file: Path) -> None:
@@ -140,9 +137,4 @@ def pool_names(cluster: Cluster) -> list[str]:
 
 def describe(problem: Problem) -> str:
     """The cluster in a few words."""
-    pools = [
-        f"{pool.replicas} × {pool.model.name} on {f'{pool.devices} × ' if pool.devices > 1 else ''}{pool.device.name}"
-        + (f" ({pool.role})" if pool.role != "mixed" else "")
-        for pool in problem.cluster.pools
-    ]
-    return ", ".join(pools)
+    return described(problem.cluster)

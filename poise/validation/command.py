@@ -20,6 +20,7 @@ from poise.validation.folder import Answered, answer_folder
 from poise.validation.regret import regrets
 from poise.validation.rowfile import write_answers
 from poise.validation.score import Score, scores
+from poise.validation.summary import show_summary
 from poise.validation.training.score import training_scores
 
 if TYPE_CHECKING:
@@ -34,22 +35,14 @@ def validate_folder(options: ValidateOptions) -> bool:
     workers = workers_of(options.jobs, options.ray)
     before = read_scores(options.against) if options.against is not None else None
     _check_places(options)
-    with Bars() as bars:
+    with Bars(lines=not options.quiet) as bars:
         found = answer_folder(_folder(options), workers, None if options.quiet else bars)
     scored = [*scores(found.answers), *found.operators, *regrets(found.answers)]
     if found.training:
         scored += training_scores(found.training)
     _say_faults(found)
     if not options.quiet and options.json != "-":
-        from poise.validation.show import show_scores
-
-        show_scores(found.answers, found.peers, found.operators)
-        if found.training:
-            from poise.validation.training.show import show_training
-
-            show_training(found.training)
-        for line in found.profiles:
-            print(line)
+        (_show_tables if options.tables else show_summary)(found)
     _write(options, found, scored)
     fell = worse(scored, before) if before is not None else []
     for line in fell:
@@ -57,6 +50,18 @@ def validate_folder(options: ValidateOptions) -> bool:
     if before is not None and not fell and not options.quiet:
         print(f"No group is worse than in {options.against} by more than {TOLERANCE:.0%}.", file=spoken(options.json))
     return bool(fell)
+
+
+def _show_tables(found: Answered) -> None:
+    """Every table."""
+    from poise.validation.show import show_scores
+    from poise.validation.training.show import show_training
+
+    show_scores(found.answers, found.peers, found.operators)
+    if found.training:
+        show_training(found.training)
+    for line in found.profiles:
+        print(line)
 
 
 def _folder(options: ValidateOptions) -> Path:

@@ -42,7 +42,7 @@ def show_scores(
         [(s.device, s.metric, *cells(s)) for s in by_device(answers)],
         out,
     )
-    rows = [(s.metric, *cells(s), _best(peers.get(s.metric, {}))) for s in totals(answers)]
+    rows = [(s.metric, *cells(s), best_peers(peers.get(s.metric, {}))) for s in totals(answers)]
     show("All sources, without quality C", ("metric", *HEAD, "published peers (median)"), rows, out)
     head = ("source", "metric", "conditions", "median", "p90", "median at random")
     show("Regret of the configuration predicted best", head, [_regret(s) for s in regrets(answers)], out)
@@ -55,7 +55,7 @@ def show_scores(
 
 def _regret(score: Score) -> tuple[str, ...]:
     name = (score.source, score.metric.removeprefix(PREFIX))
-    return (*name, f"{score.n:,}", _share(score.median_ape), _share(score.p90_ape), _share(score.naive_median_ape))
+    return (*name, f"{score.n:,}", share(score.median_ape), share(score.p90_ape), share(score.naive_median_ape))
 
 
 def show_operators(scored: Sequence[Score], out: TextIO) -> None:
@@ -82,20 +82,22 @@ def _name(score: Score) -> tuple[str, str]:
 def cells(score: Score) -> tuple[str, ...]:
     """The figures of a score as text, under `HEAD`."""
     return (
-        f"{score.n:,}", f"{score.answered:,}", _signed(score.bias), _share(score.median_ape), _share(score.p90_ape),
-        _signed(score.naive_bias), _share(score.naive_median_ape),
+        f"{score.n:,}", f"{score.answered:,}", _signed(score.bias), share(score.median_ape), share(score.p90_ape),
+        _signed(score.naive_bias), share(score.naive_median_ape),
     )  # fmt: skip
 
 
-def _share(value: float | None) -> str:
+def share(value: float | None) -> str:
+    """An error in per cent."""
     return MISSING if value is None else f"{value:.0%}" if value >= 0.995 else f"{value:.1%}"
 
 
 def _signed(value: float | None) -> str:
-    return MISSING if value is None else f"{'+' if value > 0 else '−' if value < 0 else '±'}{_share(abs(value))}"
+    return MISSING if value is None else f"{'+' if value > 0 else '−' if value < 0 else '±'}{share(abs(value))}"
 
 
-def _best(peers: Mapping[str, float]) -> str:
+def best_peers(peers: Mapping[str, float]) -> str:
+    """The published errors of the three simulators with the least."""
     ranked = sorted(peers.items(), key=lambda each: each[1])
     return ", ".join(f"{name} {error:.0%}" for name, error in ranked[:3]) or MISSING
 

@@ -95,6 +95,33 @@ class Workload:
     def __len__(self) -> int:
         return len(self.prompt)
 
+    def __repr__(self) -> str:
+        return f"<Workload: {', '.join(f'{name} {value}' for name, value in self._facts().items())}>"
+
+    def _repr_html_(self) -> str:
+        """Its size in a few rows."""
+        from poise.core.card import card, facts
+
+        return card("Workload", facts(self._facts()))
+
+    def _facts(self) -> dict[str, str]:
+        """How much there is, in words."""
+        if self.endless is not None:
+            return {"arrivals": "without an end"}
+        said = {"requests": f"{len(self):,}"}
+        if not len(self):
+            return said
+        if not self.concurrency and (rate := self.rate) is not None:
+            said["req/s"] = f"{rate:.4g}"
+        if self.concurrency:
+            said["at once"] = f"{self.concurrency:,}"
+        said |= {"mean prompt tokens": f"{self.prompt.mean():.4g}", "mean output tokens": f"{self.output.mean():.4g}"}
+        if self.session is not None:
+            said["sessions"] = f"{len(np.unique(self.session[self.session >= 0])):,}"
+        if self.prefixes is not None:
+            said["prefix identity"] = "yes"
+        return said
+
     @property
     def nbytes(self) -> int:
         """Bytes of all columns, prefix identity included."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from poise.experiment.progress import PATIENCE_S, Bars
+from poise.experiment.progress import LINE_S, PATIENCE_S, Bars
 
 
 class Terminal(io.StringIO):
@@ -34,3 +34,20 @@ def test_a_short_run_draws_none() -> None:
     with Bars(file, clock=lambda: 0.0) as bars:
         bars("round_robin", 10, 10)
     assert file.getvalue() == ""
+
+
+def test_lines_tell_the_time_left_where_there_is_no_terminal() -> None:
+    file, times = io.StringIO(), iter([0.0, 1.0, LINE_S, LINE_S + 1, 2 * LINE_S])
+    with Bars(file, clock=times.__next__, lines=True) as bars:
+        for done in (1, 3, 4, 6):
+            bars("rows", done, 12)
+    assert file.getvalue() == "rows: 3 of 12, about 45 s left\nrows: 6 of 12, about 30 s left\n"
+
+
+def test_the_time_left_is_of_each_label() -> None:
+    file, times = io.StringIO(), iter([0.0, 100.0, 101.0, 200.0])
+    with Bars(file, clock=times.__next__, lines=True) as bars:
+        bars("rows", 10, 10)
+        bars("runs", 0, 4)
+        bars("runs", 1, 4)
+    assert file.getvalue() == "rows: 10 of 10\nruns: 1 of 4, about 5 min left\n"

@@ -9,10 +9,15 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from poise.cli import main
 from poise.plan import confirm
+from poise.plan.command import ask
+from poise.plan.options import PlanOptions
+from poise.plan.plan import plan as find_plan
+from poise.plan.verdict import answer
 from tests.report.reader import read
 
 QUICK = ["--requests", "200", "--seeds", "2", "--jobs", "1"]
@@ -86,6 +91,26 @@ def test_another_aim_is_no_worse_in_what_it_makes_least(cheap: dict[str, Any], a
     assert value(other) <= value(cheap) * 1.05, "measured over other seeds than were searched"
 
 
+def test_a_plan_shows_itself_in_a_notebook() -> None:
+    slo, load = "ttft_s=1,tpot_s=0.05", "{uniform: {low: 100, high: 900}}"
+    options = PlanOptions(
+        model="llama-3.1-8b", devices="H100", slo=slo, rate=20.0, prompt_tokens=load, output_tokens="80", no_split=True,
+        no_mix=True, requests=200, seeds=2,
+    )  # fmt: skip
+    found = find_plan(ask(options))
+    assert found.best is not None and found.best.fleet.written in repr(found) and len(repr(found)) < 200
+    assert answer(found) in found._repr_html_() and "<script" not in found._repr_html_()
+    frame = found.frame()
+    assert frame["fleet"][0] == found.best.fleet.written
+    assert frame["chosen"].to_list() == [True] + [False] * (len(frame) - 1)
+    assert found.to_pandas()["price_per_hour"].to_list() == frame["price_per_hour"].to_list()
+    axes = found.plot().axes
+    heads = ["price, $/h", "devices", "power drawn, kW", "SLO met", "TTFT at 99 %", "TPOT at 99 %"]
+    assert [each.get_xlabel() for each in axes] == heads
+    assert axes[0].get_yticklabels()[0].get_text() == f"{found.best.fleet.written}, {found.best.fleet.router}"
+    assert [text.get_text() for text in axes[-1].texts] == ["limit 50 ms"]
+
+
 def test_out_has_the_page_and_what_deploys_the_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert plan(*ASK, *LOAD, *QUICK, "--out", str(out), "--hosts", "gpu1") == 0
@@ -93,7 +118,11 @@ def test_out_has_the_page_and_what_deploys_the_plan(capsys: pytest.CaptureFixtur
     names = {file.name for file in out.iterdir()}
     assert {"plan.json", "plan.html", "vllm.sh", "gateway.yaml", "kubernetes.yaml", "scenario.yaml"} <= names
     found = json.loads((out / "plan.json").read_text())
-    assert found["plan"]["fleet"] in shown
+    assert shown.startswith(f"Take {found['plan']['fleet']}, {found['plan']['router']}: $")
+    assert found["answer"] == shown.splitlines()[0] and "× headroom over that load" in found["answer"]
+    assert {"figures.csv", "figures.parquet", "figures"} <= names and list((out / "figures").glob("*.svg"))
+    figures = pl.read_csv(out / "figures.csv").filter(pl.col("metric") == "attainment")
+    assert found["plan"]["attainment"] in figures["value"].to_list()
     assert "gpu1)" in (out / "vllm.sh").read_text()
     page = (out / "plan.html").read_text()
     loaded = {value for _, name, value in read(page).attributes if name in ("src", "href")}

@@ -151,10 +151,13 @@ def test_the_commands(day_file: Path, capsys: pytest.CaptureFixture[str]) -> Non
     asked = ["whatif", str(day_file), "--router", "round_robin", "--router", "{pull: {slots: 40}}", "--jobs", "1"]
     assert main([*asked, "--cost", str(cost), "--out", str(out), "--policies", "queue=priority"]) == 0
     said = capsys.readouterr().out
-    assert said.index("The recorded policies, simulated") < said.index("What if, both simulated")
+    assert said.startswith(("Take ", "Keep ", "Not decided: ", "No verdict: "))
+    assert said.index("What if, both simulated") < said.index("The recorded policies, simulated")
     assert "round_robin + queue=priority: " in said and "pull + queue=priority: " in said
-    assert {file.name for file in out.iterdir()} == {"report.html", "result.json", "cost.json"}
+    names = {"report.html", "result.json", "cost.json", "figures.csv", "figures.parquet", "figures"}
+    assert {file.name for file in out.iterdir()} == names
     told = json.loads((out / "result.json").read_text())
+    assert told["answer"] == said.splitlines()[0]
     assert set(told["candidates"]) == {"round_robin + queue=priority", "pull + queue=priority"}
     assert told["reproduction"]["routing_agreement"] > 0.3 and not told["interrupted"]
 

@@ -9,7 +9,7 @@ from poise.core.spec import Belief, Slo
 from poise.report.figures import TTFT, Case
 from poise.report.intervals import Interval
 from poise.report.metrics import combine, measure
-from poise.report.table import show, show_load, show_run
+from poise.report.table import WIDTH, show, show_load, show_run
 from poise.report.verdict import Verdict
 from poise.report.wording import MISSING, belief_line, duration, significant, slo_line, write
 
@@ -64,11 +64,11 @@ def test_plain_text_is_aligned_and_holds_every_cell():
     assert out.getvalue() == "Title\nname       a  long header\nx          1            2\nlonger  1000\n\n"
 
 
-def test_a_run_says_belief_figures_intervals_and_notes():
+def test_a_run_says_figures_intervals_and_notes():
     out = io.StringIO()
-    show_run(result_of(1.0, 2.0, 3.0), belief=Belief(), file=out)
+    show_run(result_of(1.0, 2.0, 3.0), file=out)
     lines = out.getvalue().splitlines()
-    assert lines[0] == belief_line(Belief())
+    assert lines[0] == "Result"
     assert any(line.split()[:2] == ["Requests", "1"] for line in lines)
     assert any(line.startswith("TTFT") and "2 s ± 2.5 s" in line for line in lines)
     assert any(line.startswith("cost_usd_per_mtok: no price") for line in lines)
@@ -86,7 +86,9 @@ def test_a_load_has_a_row_a_case_with_doubts_and_leaves_out_empty_columns():
     cases = [Case("fast", result_of(1.0, 1.2)), Case("slow", result_of(3.0))]
     verdict = Verdict(TTFT[1], "fast", (), (), {"slow": Interval(1.9, 0.2)})
     show_load(cases, verdict, file=out)
-    head, fast, slow, _, said = out.getvalue().splitlines()[1:6]
+    head, fast, slow, blank, *_, said = out.getvalue().splitlines()[1:10]
+    assert blank == "" and out.getvalue().count("\npolicy ") == 2, "wider than a line, so there are two tables"
+    assert all(len(line) <= WIDTH for line in out.getvalue().splitlines())
     assert head.split()[:4] == ["policy", "TTFT", "p50", "to"]
     assert head.count("TTFT p50") == 1 and "$" not in head and "Rejected" not in head
     assert fast.startswith("fast    1.1 s ± 1.3 s             best") and "100 %" in fast

@@ -148,4 +148,4 @@ def test_progress_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_an_interruption_before_anything_ended_is_still_a_result() -> None:
     told = Outcome("round_robin", {"poise": "x"}, interrupted=True).as_dict()
-    assert told == {"interrupted": True, "provenance": {"poise": "x"}}
+    assert told == {"answer": "", "interrupted": True, "provenance": {"poise": "x"}}

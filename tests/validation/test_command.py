@@ -37,8 +37,9 @@ def test_scores_answers_page_and_comparison(out: str, tmp_path: Path, capsys: py
     asked = [part for pair in zip(options, map(str, wanted.values()), strict=True) for part in pair]
     assert main(["validate", str(tmp_path), "--jobs", "1", *asked]) == DONE
     said = capsys.readouterr()
-    assert "By source and metric" in said.out
-    assert "device Abacus is not in the catalogue" in said.out
+    lines = said.out.splitlines()
+    assert lines[0].startswith("Predictions are off by ") and len(lines) <= 13
+    assert "device Abacus is not in the catalogue (1)" in said.out and "--tables prints all tables" in said.out
     assert said.err == "not read: serving_e2e.csv: line 7: value is 'wrong'; a number is needed\n"
     scores = json.loads(wanted["scores.json"].read_text())
     total = next(each for each in scores if each["source"] == "all" and each["metric"] == "tpot_ms")
@@ -63,6 +64,14 @@ def _compared(folder: Path, saved: Path, scores: list[dict[str, object]], capsys
     saved.write_text(json.dumps([{**each, "median_ape": 0.0} for each in scores]))
     assert main(asked) == FAILED
     assert "worse than in" in capsys.readouterr().err
+
+
+def test_all_tables_are_printed_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table(tmp_path, *LINES)
+    assert main(["validate", str(tmp_path), "--jobs", "1", "--tables"]) == DONE
+    said = capsys.readouterr().out
+    assert "By source and metric" in said and "By device and metric" in said
+    assert "device Abacus is not in the catalogue" in said
 
 
 def test_json_may_go_to_standard_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,14 +17,29 @@ MOST = 12
 
 
 def show_outcome(outcome: Outcome, file: TextIO | None = None) -> None:
-    """Print what was screened, what matters, and the ranking of the finalists."""
+    """Print the answer, what was screened, what matters, and the ranking of the finalists."""
     out = file or sys.stdout
+    if sentence := answer(outcome):
+        out.write(f"{sentence}\n\n")
     if outcome.screen is not None:
         show_screen(outcome, outcome.screen, out)
     if outcome.finals is not None:
         show_finals(outcome, outcome.finals, out)
     if outcome.interrupted:
         out.write("Interrupted; --resume goes on with the runs that are done.\n")
+
+
+def answer(outcome: Outcome) -> str:
+    """The sentence that decides: the best combination, by how much, and those that chance cannot tell from it."""
+    if outcome.finals is None:
+        return ""
+    by, first, together = outcome.by, outcome.finals.standings()[0], outcome.finals.together()
+    points = " points" if by.kind == "share" else ""
+    much = f"{by.label} {write(first.mean, by.kind, 3)}, {gap(first.to_reference, by.kind)}{points} to the reference"
+    if len(together) == 1:
+        return f"Take {together[0]}: {much}."
+    others = ", ".join(name for name in together if name != first.name)
+    return f"Take {first.name}, or as well {others}: {much}; chance cannot tell them apart, and longer finals might."
 
 
 def show_screen(outcome: Outcome, screen: Screen, out: TextIO) -> None:

@@ -11,8 +11,9 @@ from poise.plan.training.exports import Exported, exported
 from poise.plan.training.exports.galvatron import galvatron
 from poise.plan.training.layerwise import Layerwise
 from poise.plan.training.page import drawn
-from poise.plan.training.plan import GIB, HEAD, as_dict, binding, cells, shares
+from poise.plan.training.plan import as_dict, shares
 from poise.plan.training.reschedule import Schedules, alternatives
+from poise.plan.training.rows import GIB, HEAD, cells, tidy
 from poise.plan.training.search import TrainSearchResult
 from poise.plan.training.servers import Ordered
 from poise.report.files import replacing, to_json
@@ -31,6 +32,7 @@ from poise.report.pieces import (
     text_table,
     tiles,
 )
+from poise.report.tidy import in_short, write_figures
 from poise.report.timeline import STYLE
 from poise.report.wording import MISSING
 from poise.sim.step.layout import GRAIN
@@ -53,13 +55,15 @@ def write_out(
     for name, text in files.items():
         with replacing(folder / name) as file:
             file.write(text.encode())
-    return Exported(files, settings.refused)
+    data = write_figures(tidy(found.alternatives), files["plan.html"], folder)
+    return Exported(files | dict.fromkeys(in_short(data, folder), ""), settings.refused)
 
 
 def page(found: TrainSearchResult, settings: Exported, others: Schedules | None) -> str:
     """The answer, its trade-offs, its schedule and others on one axis, and the settings that were written."""
     job = found.job
-    body = lead(_card(found)) + section("Layouts, the best first", _table(found.best, "Best layouts"), anchor="layout")
+    kinds = _table(found.alternatives, "The fastest of each kind")
+    body = lead(_card(found)) + section("The fastest layout of each kind", kinds, anchor="layout")
     body += section("Time against memory", _table(found.frontier, "Fast for their memory"), anchor="memory-time")
     if others is not None:
         body += _beside(others)
@@ -127,7 +131,7 @@ def _headline(found: TrainSearchResult) -> list[str]:
     job, best = found.job, found.best[0]
     held = ", ".join(f"{name} {size / GIB:.1f}" for name, size in best.classes.items() if size >= 0.05 * GIB)
     return [
+        found.answer(),
         f"It spends {shares(best)}.",
-        f"What binds it: {binding(best, job)}.",
         f"Memory of its fullest device, GiB: {held}; of {job.device.memory_bytes / GIB:.1f}.",
     ]

@@ -14,28 +14,18 @@ from poise.core.errors import ScenarioError, UserError
 from poise.cost.training import Job, Prediction
 from poise.plan.training.layerwise import layerwise
 from poise.plan.training.reschedule import Rescheduled, rescheduled
+from poise.plan.training.rows import BINDING, GIB, HEAD, cells, slower
 from poise.plan.training.rules import ruled
-from poise.plan.training.search import TrainSearchResult, must_fit, search
+from poise.plan.training.search import TrainSearchResult, kind, must_fit, search
 from poise.plan.training.servers import GBIT, Ordered, ordered, read_bandwidths
 from poise.plan.training.sites import Joined, joined, read_sites
 from poise.plan.training.space import Space
+from poise.plan.training.trainers import TRAINERS
 from poise.report.table import show
 from poise.scenario.write import check_json, put_json
 from poise.sim.step.layout import simulated
 
-HEAD = ("layout", "step s", "tokens/s/device", "MFU", "memory GiB", "bubble", "exposed")
 AGAIN = ("layout", "schedule", "step s", "less", "activations held", "room")
-GIB = 2**30
-BINDING = {
-    "compute": "the devices' arithmetic",
-    "exposed_in_layers": "collectives inside layers",
-    "bubble": "the pipeline's filling and draining",
-    "messages": "messages between stages",
-    "gradients": "the sum of gradients",
-    "optimizer": "the optimizer",
-    "fixed": "what every step takes whatever its size",
-}
-"""Parts of a step in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +85,12 @@ def plan_training(ask: TrainPlanQuestion) -> None:
         print(over.told())
     if ask.out is not None:
         print(f"Written to {ask.out}: {', '.join(written.files)}")
-        print("\n".join(f"- not for {name}: {why}" for name, why in written.refused.items()))
+        print("\n".join(f"- not for {name}: {why}{_cure(name)}" for name, why in written.refused.items()))
+
+
+def _cure(name: str) -> str:
+    """The option that finds a layout which the trainer runs."""
+    return f"; --for {name} searches what it runs" if name in TRAINERS else ""
 
 
 def first(found: TrainSearchResult, timed: Sequence[Rescheduled]) -> TrainSearchResult:
@@ -103,7 +98,12 @@ def first(found: TrainSearchResult, timed: Sequence[Rescheduled]) -> TrainSearch
     if not timed or timed[0].seconds >= found.best[0].seconds:
         return found
     chosen = next(each for each in (*found.best, *found.frontier) if each.layout == timed[0].layout)
-    return replace(found, best=(chosen, *(each for each in found.best if each is not chosen)))
+    others = (each for each in found.alternatives if kind(each.layout) != kind(chosen.layout))
+    return replace(
+        found,
+        best=(chosen, *(each for each in found.best if each is not chosen)),
+        alternatives=(chosen, *others),
+    )
 
 
 def _as_rows(timed: Sequence[Rescheduled]) -> dict[str, Any]:
@@ -130,6 +130,7 @@ def job_of(ask: TrainPlanQuestion) -> Job:
 def as_dict(found: TrainSearchResult, servers: Ordered | None = None, over: Joined | None = None) -> dict[str, Any]:
     """Everything found as plain data."""
     return {
+        "answer": found.answer(),
         **({} if servers is None else {"servers": asdict(servers)}),
         **({} if over is None else {"clusters": asdict(over)}),
         "model": found.job.model.name,
@@ -139,6 +140,7 @@ def as_dict(found: TrainSearchResult, servers: Ordered | None = None, over: Join
         "fitting": found.fitting,
         "layouts_per_s": found.rate,
         "best": [_row(each) for each in found.best],
+        "alternatives": [_row(each) for each in found.alternatives],
         "frontier": [_row(each) for each in found.frontier],
     }
 
@@ -152,22 +154,19 @@ def _row(each: Prediction) -> dict[str, Any]:
 
 
 def _tell(found: TrainSearchResult) -> None:
-    job = found.job
+    job, best = found.job, found.best[0]
+    print(f"{found.answer()}\n")
+    show("The fastest layout of each kind", HEAD, [cells(each) for each in found.alternatives], sys.stdout)
+    show("Time against memory", HEAD, [cells(each) for each in found.frontier], sys.stdout)
+    print(f"The best spends {shares(best)}")
+    held = ", ".join(f"{name} {size / GIB:.1f}" for name, size in best.classes.items() if size >= 0.05 * GIB)
+    print(f"Memory of its fullest device, GiB: {held}; of {job.device.memory_bytes / GIB:.1f}")
+    if (rule := by_rules(job)) is not None:
+        print(f"By the rules of *Efficient Parallelization Layouts*: {rule.layout.label()}, {slower(rule, best)}")
     print(
         f"{job.model.name} on {job.devices} {job.device.name}: {found.considered:,} layouts evaluated in "
         f"{found.seconds:.1f} s ({found.rate:,.0f} a second), {found.fitting:,} fit"
     )
-    show("Best layouts", HEAD, [cells(each) for each in found.best], sys.stdout)
-    best = found.best[0]
-    print(f"The best spends {shares(best)}")
-    print(f"What binds it: {binding(best, job)}")
-    held = ", ".join(f"{name} {size / GIB:.1f}" for name, size in best.classes.items() if size >= 0.05 * GIB)
-    print(f"Memory of its fullest device, GiB: {held}; of {job.device.memory_bytes / GIB:.1f}")
-    if len(found.best) > 1:
-        print(f"Next best: {found.best[1].layout.label()}, {_slower(found.best[1], best)}")
-    if (rule := by_rules(job)) is not None:
-        print(f"By the rules of *Efficient Parallelization Layouts*: {rule.layout.label()}, {_slower(rule, best)}")
-    show("Time against memory", HEAD, [cells(each) for each in found.frontier], sys.stdout)
 
 
 def by_rules(job: Job) -> Prediction | None:
@@ -178,27 +177,7 @@ def by_rules(job: Job) -> Prediction | None:
         return None
 
 
-def _slower(other: Prediction, best: Prediction) -> str:
-    return f"{other.seconds / best.seconds - 1:.1%} slower"
-
-
 def shares(best: Prediction) -> str:
     """The breakdown of a step's time: its four largest parts."""
     parts = sorted(best.parts.items(), key=lambda part: -part[1])
     return ", ".join(f"{share / best.seconds:.1%} on {BINDING[name]}" for name, share in parts[:4])
-
-
-def binding(best: Prediction, job: Job) -> str:
-    """The largest loss besides arithmetic, and memory where less than a tenth is left."""
-    name, lost = max(((n, s) for n, s in best.parts.items() if n != "compute"), key=lambda part: part[1])
-    text = f"{BINDING[name]} ({lost / best.seconds:.1%} of the step)"
-    free = 1 - best.memory / job.device.memory_bytes
-    return f"{text}, and memory ({free:.1%} free)" if free < 0.1 else text
-
-
-def cells(each: Prediction) -> Sequence[str]:
-    """A layout's row under `HEAD`."""
-    return (
-        each.layout.label(), f"{each.seconds:.3f}", f"{each.tokens_per_device:,.0f}", f"{each.mfu:.1%}",
-        f"{each.memory / GIB:.1f}", f"{each.bubble:.1%}", f"{each.exposed:.1%}",
-    )  # fmt: skip

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,10 +13,17 @@ from poise.core.errors import ScenarioError
 from poise.cost.training.columns import Columns
 from poise.cost.training.figures import Figures, figures
 from poise.cost.training.job import Job
+from poise.cost.training.layout import Layout
 from poise.cost.training.memory import CLASSES
 from poise.cost.training.step import HEADROOM, Prediction, Steps, evaluate, prediction, safe_bytes
+from poise.plan.training.rows import HEAD, cells, decided, record
 from poise.plan.training.space import Space, columns_of
 from poise.sim.step.layout import simulated
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+    from polars import DataFrame
 
 BLOCK = 1 << 16
 """Layouts that are evaluated at once."""
@@ -29,6 +37,7 @@ SIMULATED = 12
 class TrainSearchResult:
     """What a search found: the best layouts, fastest first, and how many there were.
 
+    alternatives: the fastest layout of each kind (`kind`), so that they differ in more than a setting of one.
     considered: layouts of the space, each evaluated; fitting: those whose peak leaves headroom.  frontier: of time
     against memory, fastest first.  closest: where nothing fits, the layout of least memory.  seconds: of evaluation.
     """
@@ -40,11 +49,57 @@ class TrainSearchResult:
     considered: int
     fitting: int
     seconds: float
+    alternatives: tuple[Prediction, ...] = ()
 
     @property
     def rate(self) -> float:
         """Layouts evaluated per second."""
         return self.considered / self.seconds if self.seconds else 0.0
+
+    def answer(self) -> str:
+        """The sentence that decides between the layouts; empty where none fits."""
+        return decided(self.job, self.best[0], self.alternatives[1:]) if self.best else ""
+
+    def frame(self) -> DataFrame:
+        """A row for each alternative, then for each layout of the frontier, as a polars frame."""
+        import polars as pl
+
+        rows = [{"on_frontier": each in self.frontier, **record(each)} for each in self._shown]
+        return pl.DataFrame(rows, infer_schema_length=None)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The same as a pandas frame; UserError without pandas, the extra `pandas`."""
+        from poise.report.optional import to_pandas
+
+        return to_pandas(self.frame())
+
+    def plot(self) -> Figure:
+        """The alternatives side by side: the time of a step, memory, MFU and what is lost.
+
+        A matplotlib figure; UserError without it, the extra `plot`.
+        """
+        from poise.report.optional import needed
+
+        needed("matplotlib", "plot", "TrainSearchResult.plot")
+        from poise.plan.training.plots import beside
+
+        return beside(self.job, self.alternatives)
+
+    def __repr__(self) -> str:
+        best = self.best[0].layout.label() if self.best else "nothing fits"
+        return f"<TrainSearchResult for {self.job.model.name} on {self.job.devices} {self.job.device.name}: {best}>"
+
+    def _repr_html_(self) -> str:
+        """The answer and the alternatives."""
+        from poise.core.card import card, paragraph, table
+
+        rows = [cells(each) for each in self.alternatives]
+        return card("" if rows else repr(self).strip("<>"), paragraph(self.answer(), strong=True), table(HEAD, rows))
+
+    @property
+    def _shown(self) -> list[Prediction]:
+        seen = {each.layout for each in self.alternatives}
+        return [*self.alternatives, *(each for each in self.frontier if each.layout not in seen)]
 
 
 def search(job: Job, space: Space | None = None, *, count: int = 8, use: Figures | None = None) -> TrainSearchResult:
@@ -64,11 +119,19 @@ def search(job: Job, space: Space | None = None, *, count: int = 8, use: Figures
         return TrainSearchResult(
             job, (), (), prediction(job, cut.layout(closest, job), steps, closest), len(cut), 0, took
         )
-    ranked = [simulated(job, each, use) for each in _distinct(job, cut, steps, order, max(count, SIMULATED))]
+    ranked = [simulated(job, each, use) for each in _distinct(job, cut, steps, order, max(count, SIMULATED), _layout)]
     ranked.sort(key=lambda each: each.seconds)
+    seen = {each.layout for each in ranked}
+    others = [each for each in _distinct(job, cut, steps, order, count, kind) if each.layout not in seen]
+    kinds: dict[Kind, Prediction] = {}
+    for each in sorted([*ranked, *(simulated(job, each, use) for each in others)], key=lambda each: each.seconds):
+        kinds.setdefault(kind(each.layout), each)
     rows = _frontier(steps, order)
     front = [simulated(job, prediction(job, cut.layout(row, job), steps, row), use) for row in rows]
-    return TrainSearchResult(job, tuple(ranked[:count]), tuple(front), None, len(cut), int(fits.sum()), took)
+    return TrainSearchResult(
+        job, tuple(ranked[:count]), tuple(front), None, len(cut), int(fits.sum()), took,
+        tuple(kinds.values())[:count],
+    )  # fmt: skip
 
 
 def _all(job: Job, cut: Columns, use: Figures) -> Steps:
@@ -87,15 +150,36 @@ def _all(job: Job, cut: Columns, use: Figures) -> Steps:
     )
 
 
-def _distinct(job: Job, cut: Columns, steps: Steps, order: Any, count: int) -> list[Prediction]:
-    """The first layouts that differ in more than what leaves the step unchanged."""
+Kind = tuple[object, ...]
+
+
+def kind(layout: Layout) -> Kind:
+    """What makes layouts alternatives: the degrees, the schedule, and what is recomputed or kept on the host.
+
+    Chunks, microbatches, sharding, the split and the number of recomputed layers are settings within one kind.
+    """
+    return (
+        layout.tensor, layout.pipeline, layout.data, layout.context, layout.expert, layout.expert_tensor,
+        layout.schedule if layout.pipeline > 1 else "", layout.recompute, layout.offload_optimizer,
+        layout.offload_activations > 0,
+    )  # fmt: skip
+
+
+def _layout(layout: Layout) -> Layout:
+    """A layout without what leaves the step unchanged."""
+    return replace(layout, zero=0, split=())
+
+
+def _distinct(
+    job: Job, cut: Columns, steps: Steps, order: Any, count: int, key: Callable[[Layout], object]
+) -> list[Prediction]:
+    """The first layouts that differ by a key."""
     found: list[Prediction] = []
     seen = set()
     for row in order:
         layout = cut.layout(int(row), job)
-        key = replace(layout, zero=0, split=())
-        if key not in seen:
-            seen.add(key)
+        if key(layout) not in seen:
+            seen.add(key(layout))
             found.append(prediction(job, layout, steps, int(row)))
         if len(found) == count:
             break

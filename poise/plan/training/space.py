@@ -19,7 +19,8 @@ from poise.cost.training.layout import RECOMPUTE, SCHEDULES, TWO_CHUNKS
 class Space:
     """What a search may choose from; () leaves a degree free.
 
-    tensor, pipeline, context, expert, expert_tensor, micro_batch, chunks: degrees allowed.  zero: sharding stages.
+    tensor, pipeline, context, expert, expert_tensor, micro_batch, chunks: degrees allowed.  zero: sharding stages;
+    zero_pipelined: those of them that may stand with a pipeline.
     recompute: how much; parts: of which part of each stage's layers, where layers are recomputed whole.
     schedule: names of `poise.cost.training.layout.SCHEDULES`; those that split the backward are timed so.
     counted: also splits that count embedding and head as a layer each.  offload: also optimizer states on the host.
@@ -35,6 +36,7 @@ class Space:
     micro_batch: tuple[int, ...] = ()
     chunks: tuple[int, ...] = ()
     zero: tuple[int, ...] = (1, 3)
+    zero_pipelined: tuple[int, ...] = (0, 1, 2, 3)
     recompute: tuple[str, ...] = RECOMPUTE
     parts: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)
     schedule: tuple[str, ...] = ("one_f_one_b", "interleaved", "zb_h1")
@@ -106,11 +108,10 @@ def _of_mesh(
         RECOMPUTE.index(name) for name in space.recompute if not (name == "selective" and job.attention[:5] == "flash")
     ]
     offloads = list(product((0, 1) if space.offload else (0,), space.offload_activations))
+    zeros = [zero for zero in space.zero if pipeline == 1 or zero in space.zero_pipelined]
     for size in sizes:
         shapes = list(_stages(job, space, pipeline, each // size))
-        for (chunks, schedule, split), (expert, wide), zero, (off, away) in product(
-            shapes, experts, space.zero, offloads
-        ):
+        for (chunks, schedule, split), (expert, wide), zero, (off, away) in product(shapes, experts, zeros, offloads):
             ranks = by_rank(split, pipeline)
             for how, part in _recomputed(again, space, job.model.layers / (pipeline * chunks)):
                 yield (

@@ -8,6 +8,7 @@ from typing import Any
 
 from poise.core.spec import Slo
 from poise.experiment.search import Threshold
+from poise.report.answer import Carried
 from poise.report.backlog import GROWTH
 from poise.report.intervals import Interval
 from poise.report.wording import significant, write
@@ -44,6 +45,11 @@ class Collapse(Threshold[Probe]):
     def load(self) -> float | None:
         """The load of the collapse: in the middle, by factor, of the last one carried and the first one not."""
         return self.at
+
+    @property
+    def carries(self) -> Carried:
+        """The highest load that is carried, and whether a higher one was tried."""
+        return Carried(None if self.carried is None else self.carried.load, self.beyond is not None)
 
     @property
     def distance(self) -> tuple[float | None, float | None, float | None]:

@@ -138,7 +138,8 @@ def _tell(options: CompareOptions, problem: Problem, comparison: Comparison) -> 
     if options.out is not None:
         _write(problem, comparison, options.out)
         if not options.quiet:
-            files = f"report.html, result.json, {RESOLVED} and {len(comparison.cells)} cells in cells/"
+            data = "figures.csv, figures.parquet, figures/"
+            files = f"report.html, result.json, {data}, {RESOLVED} and {len(comparison.cells)} cells in cells/"
             print(f"Wrote to {options.out}: {files}", file=sys.stderr if options.json == "-" else sys.stdout)
 
 
@@ -149,4 +150,4 @@ def _write(problem: Problem, comparison: Comparison, folder: Path) -> None:
     write_json(comparison.as_dict(), folder / "result.json")
     if comparison.cells:
         conclusions = about(problem, comparison.provenance)
-        html_report(folder / "report.html", comparison.cases(), conclusions, findings(comparison))
+        html_report(folder / "report.html", comparison.cases(), conclusions, findings(comparison), data=True)

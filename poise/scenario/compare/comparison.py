@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from poise.core.errors import UserError
 from poise.experiment.comparison import Compared
 from poise.experiment.intervals import mean
+from poise.report.answer import Basis, decide
 from poise.report.figures import Figure
 from poise.report.intervals import Interval, over_seeds
 from poise.report.verdict import Length
@@ -19,6 +20,8 @@ from poise.scenario.identity import blind, note
 from poise.scenario.outcome import told
 
 if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure as Drawn
     from polars import DataFrame
 
     from poise.report.figures import Case, Curve
@@ -89,6 +92,25 @@ class Comparison(Compared[Study, Cell]):
             result["notes"]["partial"] = f"{len(cells)} of {len(self.study.seeds)} seeds are done"
         return result
 
+    def answer(self, *, own: bool = True) -> str:
+        """Which policy to take, by how much, with how much headroom and on how many devices, or what would decide.
+
+        own: whether load 1 is the traffic as it is now. Empty where there is nothing to choose.
+        """
+        pools = self.study.setting.cluster.pools
+        alike = len(pools) == 1 and pools[0].slots == pools[0].replicas
+        return decide(
+            Basis(
+                self.study.names,
+                {load: self.best(load) for load in self.study.loads if self.policies(load)},
+                {name: each.carries for name, each in self.collapses.items()},
+                pools[0].replicas if alike else 0,
+                pools[0].devices,
+                pools[0].device.name,
+                own,
+            )
+        )
+
     # Chance -----------------------------------------------------------------------------------------------------------
 
     def single(self, cells: list[Cell], figure: Figure, confidence: float) -> Interval:
@@ -129,6 +151,46 @@ class Comparison(Compared[Study, Cell]):
 
         return pl.DataFrame(self.records(each_seed=each_seed), infer_schema_length=None)
 
+    def to_pandas(self, *, each_seed: bool = False) -> pandas.DataFrame:
+        """The same as a pandas data frame; UserError without pandas, the extra `pandas`."""
+        from poise.report.optional import to_pandas
+
+        return to_pandas(self.frame(each_seed=each_seed))
+
+    def plot(self, *figures: str) -> Drawn:
+        """Figures over load with their intervals, as in plot("ttft_s.p99"); by default the six of the report.
+
+        A matplotlib figure; UserError without it, the extra `plot`, and for unknown names.
+        """
+        from poise.report.drawings import SWEPT
+        from poise.report.optional import needed
+
+        needed("matplotlib", "plot", "Comparison.plot")
+        from poise.report.plots import drawing, over_load
+
+        chosen = [self.study.figure(name) for name in figures] or [figure for figure, _ in SWEPT]
+        rate = self.rate(1.0) if 1.0 in self.offered else None
+        return drawing(
+            [
+                over_load(
+                    figure, {name: self.curve(name, figure.name) for name in self.study.names}, rate, self.study.target
+                )
+                for figure in chosen
+            ]
+        )
+
+    def __repr__(self) -> str:
+        study = self.study
+        size = f"{len(study.names)} policies × {len(study.loads)} loads × {len(study.seeds)} seeds, by {study.by.label}"
+        done = "" if self.complete else f", {len(self.cells)} simulations done"
+        return f"<Comparison: {size}{done}>"
+
+    def _repr_html_(self) -> str:
+        """The answer, a table and the curves over load."""
+        from poise.scenario.compare.show import card
+
+        return card(self)
+
     def latencies(self, policy: str, load: float = 1.0) -> dict[str, Curve]:
         """The distributions of `ttft_s`, `tpot_s` and `e2e_s` in the first seed: sorted seconds, and shares up to each.
 
@@ -157,6 +219,7 @@ class Comparison(Compared[Study, Cell]):
     def as_dict(self) -> dict[str, Any]:
         """The result JSON of `poise compare`."""
         return {
+            "answer": self.answer(),
             "by": self.study.by.name,
             "complete": self.complete,
             "interrupted": self.interrupted,

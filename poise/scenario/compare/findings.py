@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from poise.core.spec import Slo
 from poise.report.findings import Findings, Judged, Limit, Tried
 from poise.report.wording import significant
-from poise.scenario.compare.show import collapse_lines, interval_line, load_title, partial_line
+from poise.scenario.compare.words import collapse_lines, interval_line, load_title, partial_line
 
 if TYPE_CHECKING:
     from poise.scenario.compare.collapse import Collapse
@@ -25,6 +25,7 @@ def findings(comparison: Comparison, one: str = "") -> Findings:
         interval_line(comparison),
         one or _own(comparison),
         partial_line(comparison),
+        comparison.answer(own=not one),
         own=not one,
         target=None if comparison.study.setting.slo == Slo() else comparison.study.target,
     )

@@ -21,7 +21,8 @@ GIB = 2**30
 def show_all(asked: StepQuestion, comparison: Comparison, file: TextIO | None = None) -> None:
     """Print the job, the meaning of ±, and a table with its verdict for each setting."""
     out, study = file or sys.stdout, comparison.study
-    out.write(f"{title(asked)}\n{chance_line(comparison)}\n\n")
+    if sentence := answer(comparison):
+        out.write(f"{sentence}\n\n")
     if comparison.interrupted:
         done, planned = len(comparison.cells), len(study.places())
         out.write(f"Interrupted: stopped by the user; {done} of {planned} simulations are done.\n\n")
@@ -33,6 +34,30 @@ def show_all(asked: StepQuestion, comparison: Comparison, file: TextIO | None = 
             out.write("".join(f"{line}\n" for line in too_large(comparison, at)))
             if message := str(comparison.best(at)):
                 out.write(f"{message}\n\n")
+    out.write(f"{chance_line(comparison)}\n{title(asked)}\n")
+
+
+def answer(comparison: Comparison) -> str:
+    """The sentence that decides: the layout to take, or the best at each setting; empty where there is no choice."""
+    study = comparison.study
+    verdicts = {at: comparison.best(at) for at in study.settings if comparison.named(at)}
+    best = {at: each for at, each in verdicts.items() if each.best is not None}
+    if not best:
+        return ""
+    first, label = next(iter(best.values())), study.by.label
+    if len(best) == 1:
+        if first.winner:
+            return f"Take {first.winner}: the best by {label}{first.lead}."
+        if first.unknown:
+            return str(first)
+        names, more = ", ".join((first.best or "", *first.tied)), f"; {first.more}" if first.more else ""
+        return f"Take any of {names}: by {label} no difference is beyond chance ({first.within}{more})."
+    if first.winner and all(each.winner == first.winner for each in best.values()):
+        return f"Take {first.winner}: the best by {label} at every {study.axis}."
+    led = ", ".join(
+        f"{each.winner or f'none beyond chance, {each.best} leads,'} at {at:g}" for at, each in best.items()
+    )
+    return f"By {label} it depends on {study.axis}: {led}."
 
 
 def show_one(asked: StepQuestion, comparison: Comparison, file: TextIO | None = None) -> None:
@@ -95,6 +120,7 @@ def as_dict(asked: StepQuestion, comparison: Comparison) -> dict[str, Any]:
     """The result JSON of a step file."""
     study = comparison.study
     return {
+        "answer": answer(comparison),
         "kind": "step",
         "by": study.by.name,
         "complete": comparison.complete,

@@ -16,6 +16,7 @@ from poise.experiment.tournament.ledger import opened
 from poise.experiment.tournament.result import Outcome
 from poise.experiment.tournament.runner import TrialRunner
 from poise.experiment.tournament.screen import finalists, screened
+from poise.experiment.tournament.show import answer
 from poise.experiment.workers import Workers, worker_pool
 from poise.scenario.compare.parts import part_done
 from poise.scenario.tournament.block import blocks
@@ -48,9 +49,10 @@ def tournament_file(options: CompareOptions, workers: Workers, shard: Shard | No
         from poise.experiment.tournament.show import show_outcome
 
         show_outcome(outcome)
-    put_json(outcome.as_dict(), options.json)
+    fields = {"answer": answer(outcome), **outcome.as_dict()}
+    put_json(fields, options.json)
     if options.out is not None:
-        write_json(outcome.as_dict(), options.out / "result.json")
+        write_json(fields, options.out / "result.json")
         if not options.quiet:
             where = sys.stderr if options.json == "-" else sys.stdout
             print(f"Wrote to {options.out}: result.json, runs.jsonl and the cells of finals/", file=where)

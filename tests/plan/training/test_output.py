@@ -21,6 +21,7 @@ def test_all_files_are_of_one_answer(tmp_path: Path, capsys: pytest.CaptureFixtu
     said = capsys.readouterr().out
     told = json.loads((folder / "plan.json").read_text())
     best = told["best"][0]["layout"]
+    assert told["answer"] == said.splitlines()[0] and told["answer"].startswith("Take ")
     rows = (line[2:].partition(" ") for line in (folder / "megatron.args").read_text().splitlines())
     flags = {name: value for name, _, value in rows}
     assert int(flags["pipeline-model-parallel-size"]) == best["pipeline"] == 4
@@ -36,7 +37,8 @@ def test_all_files_are_of_one_answer(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert (len(schedule.ranks), schedule.microbatches) == (4, 32 // (best["data"] * best["micro_batch"]))
     assert check(schedule) and f"{schedule.name}, is written as schedule.json" in page
     assert sorted(path.name for path in folder.iterdir()) == [
-        "ds_config.json", "galvatron.json", "megatron.args", "plan.html", "plan.json", "schedule.json",
+        "ds_config.json", "figures", "figures.csv", "figures.parquet", "galvatron.json", "megatron.args", "plan.html",
+        "plan.json", "schedule.json",
     ]  # fmt: skip
 
 

@@ -12,10 +12,12 @@ from poise.cli import main
 from poise.core.errors import ScenarioError
 from poise.cost.training import Job, predict, shape
 from poise.cost.training.figures import figures
-from poise.cost.training.layout import check
+from poise.cost.training.layout import SCHEDULES, check
 from poise.cost.training.step import evaluate
-from poise.plan.training.search import must_fit, search
+from poise.plan.training.exports import exported
+from poise.plan.training.search import kind, must_fit, search
 from poise.plan.training.space import Space, columns_of, divisors
+from poise.plan.training.trainers import TRAINERS, restricted
 
 JOB = Job(shape(24, 4096, 32), device("A100"), 32, 2048, 64)
 
@@ -70,6 +72,40 @@ def test_the_frontier_trades_time_for_memory() -> None:
     assert sizes == sorted(sizes, reverse=True)
 
 
+@pytest.mark.parametrize("name", TRAINERS)
+@pytest.mark.parametrize("shaped", ["llama-3-8b", "mixtral-8x7b"])
+def test_what_is_found_for_a_trainer_has_its_settings(name: str, shaped: str) -> None:
+    """The search leaves nothing that the export refuses, in any schedule and sharding."""
+    job = Job(model(shaped), device("H100"), 16, 4096, 64)
+    found = search(job, restricted(Space(zero=(0, 1, 2, 3), schedule=SCHEDULES, context=(1, 2)), name))
+    assert found.alternatives
+    for each in (*found.best, *found.alternatives, *found.frontier):
+        assert name not in exported(job, each.layout).refused, each.layout.label()
+
+
+def test_alternatives_differ_in_more_than_a_setting() -> None:
+    found = search(JOB)
+    kinds = [kind(each.layout) for each in found.alternatives]
+    assert len(set(kinds)) == len(kinds) > 3 and found.alternatives[0] == found.best[0]
+    times = [each.seconds for each in found.alternatives]
+    assert times == sorted(times)
+    own = [each.seconds for each in found.best if kind(each.layout) == kinds[0]]
+    assert min(own) == times[0], "of each kind the fastest"
+    assert found.answer().startswith(f"Take {found.best[0].layout.label()}: ")
+    assert found.alternatives[1].layout.label() in found.answer()
+
+
+def test_layouts_as_frames_and_as_a_figure() -> None:
+    found = search(JOB, Space(pipeline=(1, 2)))
+    frame = found.frame()
+    assert frame["layout"][0] == found.best[0].layout.label() and frame["on_frontier"].any()
+    assert found.to_pandas()["step_s"].to_list() == frame["step_s"].to_list()
+    axes = found.plot().axes
+    assert [each.get_xlabel() for each in axes[:2]] == ["step, s", "memory, fullest device, GiB"]
+    assert axes[0].get_yticklabels()[0].get_text() == found.best[0].layout.label()
+    assert found.answer() in found._repr_html_() and len(repr(found)) < 200
+
+
 def test_what_does_not_fit_is_explained() -> None:
     job = Job(model("llama-3.1-405b"), device("A100"), 8, 8192, 8)
     found = search(job)
@@ -100,9 +136,16 @@ def test_plan_as_typed(capsys: pytest.CaptureFixture[str]) -> None:
     assert sum(best["memory_by_class"].values()) == pytest.approx(best["memory_bytes"])
     assert main([*words, "--tensor", "2,4"]) == 0
     out = capsys.readouterr().out
-    assert "What binds it:" in out and "Time against memory" in out
+    assert "most is lost to " in out and "Time against memory" in out
     assert main([*words, "--tensor", "two"]) == 2
     assert "'two' is not a degree; give whole numbers" in capsys.readouterr().err
+    assert main([*words, "--for", "nemo"]) == 2
+    assert "--for nemo: there are no settings" in capsys.readouterr().err
+    assert main([*words, "--for", "torchtitan", "--zero", "1"]) == 2
+    assert "--for torchtitan: takes zero 0, 2, 3, not 1; change --zero" in capsys.readouterr().err
+    assert main([*words, "--for", "torchtitan", "--json", "-"]) == 0
+    zeros = {each["layout"]["zero"] for each in json.loads(capsys.readouterr().out)["alternatives"]}
+    assert zeros <= {0, 2, 3}
     words[2] = "llama-3.1-405b"
     assert main(words) == 2
     assert "with 10% free" in capsys.readouterr().err

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from poise.core.spec import Slo
 from poise.report.intervals import Interval
-from poise.scenario.compare.answer import answer
+from poise.report.table import WIDTH
+from poise.report.wording import write
 from poise.scenario.compare.collapse import collapse, probe
 from poise.scenario.compare.comparison import Comparison
+from poise.scenario.compare.findings import findings
 from poise.scenario.compare.show import tables
 
 from .planted import comparison
@@ -37,40 +39,44 @@ def carrying(found: Comparison, **most: float) -> Comparison:
 
 
 def test_the_best_at_every_load_is_to_be_taken() -> None:
-    assert answer(several(1.5, 2.0)) == "Take A: by E2E mean the best at load 1 and 2."
+    found = several(1.5, 2.0)
+    gap = found.interval("B", "e2e_s.mean", 1.0, against="A")
+    assert found.answer().startswith("Take A: at load 1 E2E mean is ")
+    assert write(gap.value, "seconds", 3) in found.answer() and write(gap.half, "seconds", 2) in found.answer()
+    assert found.answer().endswith(" less than with B, the best at load 2 too.")
 
 
 def test_as_good_as_any_is_good_enough() -> None:
-    assert answer(several(1.0, 2.0)) == "Take A: by E2E mean the best at load 2, as good as any at load 1."
+    said = several(1.0, 2.0).answer()
+    assert said.startswith("Take A: at load 2 E2E mean is ") and said.endswith(", as good as any at load 1.")
 
 
 def test_it_depends_on_the_load_where_it_does() -> None:
-    said = answer(several(2.0, 0.5))
+    said = several(2.0, 0.5).answer()
     assert said == "No policy is the best by E2E mean at every load: A leads at load 1, B leads at load 2."
 
 
 def test_among_equals_any_will_do_unless_one_carries_more() -> None:
-    assert answer(several(1.0)) == "Take any: by E2E mean no difference is beyond chance at load 1."
-    even = answer(carrying(several(1.0, 1.0), A=1, B=1))
-    assert even == (
-        "Take any: by E2E mean no difference is beyond chance at load 1 and 2. Highest load carried: load 1 (A and B)."
-    )
-    more = answer(carrying(several(1.0, 1.0), A=1, B=2))
-    assert more == ("Take B: by E2E mean as good as any at load 1 and 2. Highest load carried: load 2 (B), load 1 (A).")
+    assert several(1.0).answer().startswith("Take any: by E2E mean no difference is beyond chance at load 1 (equal")
+    even = carrying(several(1.0, 1.0), A=1, B=1).answer()
+    assert even.startswith("Take any: ") and even.endswith("1× headroom over the load of now.")
+    more = carrying(several(1.0, 1.0), A=1, B=2).answer()
+    assert more == "Take B: as good as any at load 1 and 2; at least 2× headroom over the load of now (A 1×)."
 
 
 def test_policies_that_carry_nothing_are_told_in_few_words() -> None:
-    said = answer(carrying(several(1.5), A=0, B=0))
-    assert said == "Take A: by E2E mean the best at load 1. No load that was tried is carried."
+    assert carrying(several(1.5), A=0, B=0).answer().endswith("; it carries no load that was tried.")
 
 
 def test_one_policy_is_no_choice() -> None:
     found = several(1.0)
     alone = {place: cell for place, cell in found.cells.items() if place.policy == "A"}
-    assert answer(Comparison(found.study, alone, found.offered)) == ""
+    assert Comparison(found.study, alone, found.offered).answer() == ""
 
 
-def test_it_stands_above_the_tables() -> None:
+def test_it_is_the_first_line_and_in_the_json_and_the_belief_is_the_last() -> None:
     found = several(2.0)
     said = tables(found).splitlines()
-    assert said.index(answer(found)) < next(at for at, line in enumerate(said) if line.startswith("Load 1"))
+    assert said[0] == found.answer() == found.as_dict()["answer"] == findings(found).answer
+    assert said[-1].startswith("Belief") and said[2].startswith("Load 1")
+    assert max(len(line) for line in said if ": " not in line) <= WIDTH

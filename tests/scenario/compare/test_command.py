@@ -88,7 +88,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_the_folder_has_the_result_the_report_and_every_cell(home: Path) -> None:
     whole = home / "whole"
     assert {file.name for file in whole.iterdir()} == {
-        "cells", "report.html", "result.json", "scenario.resolved.yaml"
+        "cells", "figures", "figures.csv", "figures.parquet", "report.html", "result.json", "scenario.resolved.yaml"
     }  # fmt: skip
     told = json.loads((whole / "result.json").read_text())
     assert [each["load"] for each in told["loads"]] == [0.5, 1.0]
@@ -240,7 +240,7 @@ def test_it_prints_tables_and_where_the_files_are(
 ) -> None:
     assert main([*COMMAND[:2], "--jobs", "1", "--out", str(tmp_path / "out")]) == 0
     said = capsys.readouterr()
-    assert said.out.startswith("Belief (the default)") and said.err == ""
+    assert said.out.startswith(("Take ", "No policy ", "No verdict ")) and said.err == ""
     assert "Load 0.5: 60 requests × 2 seeds" in said.out and "Load 1: " in said.out
     assert f"Wrote to {tmp_path / 'out'}: report.html, result.json" in said.out
 

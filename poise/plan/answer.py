@@ -1,0 +1,66 @@
+"""The sentence that decides a plan: the fleet, its price, how many requests it serves in time, and its headroom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from poise.plan.change import Changes
+from poise.plan.goal import Goal
+from poise.plan.trial import Trial
+from poise.report.wording import significant, write
+
+SUPERLATIVE = {"cost": "cheapest", "gpus": "smallest", "energy": "thriftiest"}
+"""What a fleet is that minimizes an aim."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A plan that holds. others: the next best fleets.  rate: requests per second.  changes: None where not known.
+
+    confirmed: whether all seeds were tried.  sure: whether the interval of the share lies above what is asked.
+    """
+
+    best: Trial
+    others: Sequence[Trial]
+    goal: Goal
+    rate: float
+    changes: Changes | None
+    confirmed: bool
+    sure: bool = True
+
+    def sentence(self) -> str:
+        """The answer."""
+        best, goal = self.best, self.goal
+        price = f"${best.fleet.price_per_hour:.2f}/h, " if best.fleet.price_per_hour else ""
+        share = f"{write(best.attainment, 'share')}{'' if best.spread is None else f' ± {100 * best.spread:.2g} %'}"
+        doubt = " (not sure: chance may decide)" if self.confirmed and not self.sure else ""
+        parts = [
+            f"Take {best.fleet.written}, {best.fleet.router}: {price}{counted(best.fleet.devices)}, the "
+            f"{SUPERLATIVE[goal.minimize]} that holds the SLO, for {share} of the requests at "
+            f"{significant(self.rate)} req/s{doubt}",
+            self._headroom(),
+            self._next(),
+        ]
+        return f"{'; '.join(filter(None, parts))}."
+
+    def _headroom(self) -> str:
+        """Up to which load it holds, or that this was not found out."""
+        if not self.confirmed:
+            return "interrupted, so not confirmed"
+        if self.changes is None:
+            return ""
+        return f"{'at least ' if self.changes.beyond else ''}{self.changes.load:.3g}× headroom over that load"
+
+    def _next(self) -> str:
+        """The next best fleet, and how much worse it is."""
+        if not self.others or not (value := self.best.value(self.goal)):
+            return ""
+        name, more = self.others[0].fleet.written, self.others[0].value(self.goal) / value - 1
+        what = {"cost": "costs", "gpus": "needs", "energy": "uses"}[self.goal.minimize]
+        return f"the next best, {name}, {what} {f'{more:.0%} more' if more >= 0.005 else 'the same'}"
+
+
+def counted(devices: int) -> str:
+    """A number of devices as text."""
+    return f"{devices} device{'s' if devices != 1 else ''}"

@@ -1,0 +1,38 @@
+"""What a training run says about how long it will take."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from poise.runtime.job import Job, schedule_of
+from poise.runtime.report import Report, forecast
+from poise.runtime.size import Size
+
+
+@pytest.mark.parametrize(
+    ("left", "seconds", "said"),
+    [
+        (198, 2.2, "198 steps are left, of about 2.2 s each: 7 min (--steps 20 would take about 44 s)"),
+        (198, 0.1, "198 steps are left, of about 0.1 s each: 20 s"),
+        (15, 60.0, "15 steps are left, of about 60 s each: 15 min"),
+        (0, 1.0, ""),
+    ],
+)
+def test_the_time_of_the_rest_and_a_shorter_run(left: int, seconds: float, said: str) -> None:
+    assert forecast(left, seconds) == said
+
+
+def test_it_is_said_once_by_the_second_step(tmp_path: Path) -> None:
+    file = io.StringIO()
+    job = Job(tmp_path / "text", schedule_of("gpipe", 1, 1, None), Size(1, 8, 1, 256, 8), tmp_path, 100)
+    report = Report(job, 0, file)
+    for step, seconds in enumerate((9.0, 2.0, 2.0)):
+        report.add(step, 1.0, seconds)
+    report.close()
+    assert file.getvalue() == (
+        "step 1 of 100: loss 1.0000, 9.00 s\n"
+        "98 steps are left, of about 2 s each: 3 min (--steps 20 would take about 40 s)\n"
+    )
