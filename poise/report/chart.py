@@ -340,7 +340,7 @@ Turn = tuple[int, int]
 
 
 def _shared(lines: Sequence[Line], across: Axis, up: Axis) -> list[list[Turn]]:
-    """For each line and each of its points: its turn among the lines that come to this point as it does.
+    """For each line and each of its points: its turn among the lines that reach it from the same point.
 
     Lines on top of one another would look like the last one alone.
     """

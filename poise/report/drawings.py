@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from html import escape
 
 from poise.report.chart import Extras, Line, Mark, Scale, chart
 from poise.report.curves import thinned
 from poise.report.figures import ATTAINMENT, E2E, GOODPUT, TPOT, TTFT, Case, Figure, by_load
 from poise.report.findings import Findings
-from poise.report.pieces import fold_all, grid, section
+from poise.report.pieces import fold_all, grid, section, soft
 
 Styles = Mapping[str, int]
 
@@ -48,9 +47,7 @@ def sweep_section(cases: Sequence[Case], findings: Findings, styles: Styles, leg
     charts = sweep(cases, findings, styles)
     if not charts:
         return ""
-    return section(
-        "Over load", f'<p class="soft">{escape(_caption(findings))}</p>', legend, grid(charts), anchor="over-load"
-    )
+    return section("Over load", soft(_caption(findings)), legend, grid(charts), anchor="over-load")
 
 
 def sweep(cases: Sequence[Case], findings: Findings, styles: Styles) -> list[str]:
@@ -58,17 +55,13 @@ def sweep(cases: Sequence[Case], findings: Findings, styles: Styles) -> list[str
     loads = [case.load for case in cases if case.load is not None]
     if len(set(loads)) < 2:
         return []
-    axis, marks = load_axis(loads), _marks(findings, styles)
+    axis, marks, extras = load_axis(loads), _marks(findings, styles), Extras(named=True, group="load")
     charts = []
     for figure, title in SWEPT:
         lines = [swept(name, style, cases, figure) for name, style in styles.items()]
         y = Scale(_UNITS.get(figure, ""), figure.kind, log=figure.kind == "seconds")
         reading = f"{figure.label}: {{y}} at load {{x}}"
-        charts.append(
-            chart(
-                title, lines, axis, y, reading=reading, dots=True, marks=marks, extras=Extras(named=True, group="load")
-            )
-        )
+        charts.append(chart(title, lines, axis, y, reading=reading, dots=True, marks=marks, extras=extras))
     return charts
 
 

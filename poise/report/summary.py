@@ -54,7 +54,7 @@ def _filled(cases: Sequence[Case]) -> list[Figure]:
 
 
 def _strip(cases: Sequence[Case], findings: Findings) -> str:
-    """A cell for each policy and load, coloured by how near it comes to what is asked; empty without an SLO."""
+    """A cell for each policy and load, coloured by how far it is from the share asked for; empty without an SLO."""
     goal, loads = findings.target, sorted({case.load for case in cases if case.load is not None})
     if goal is None or not loads or not any(ATTAINMENT.value(case.result) is not None for case in cases):
         return ""

@@ -54,7 +54,7 @@ def _concerns(selector: str, used: set[str]) -> bool:
 
 
 def _without_media(style: str) -> str:
-    return re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", style)
+    return re.sub(r"@(?:media|container)[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", style)
 
 
 def drawings(page: str) -> dict[str, str]:
@@ -87,6 +87,8 @@ class _Reader(HTMLParser):
             self._starts.append(self._starts[-1] + len(line) + 1)
         self._page, self._section, self._folds = page, "", [""]
         self._title, self._heard, self._figure, self._begin = "", "", False, -1
+        self._again = False
+        """Whether a drawing is one once more, for a narrow screen."""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note where a drawing begins, and what it belongs to."""
@@ -99,7 +101,9 @@ class _Reader(HTMLParser):
             self._heard = ""
         elif tag == "figure":
             self._figure, self._title = True, ""
-        elif tag == "svg" and self._figure and self._begin < 0:
+        elif tag == "div":
+            self._again = given.get("class") == "narrow"
+        elif tag == "svg" and self._figure and self._begin < 0 and not self._again:
             self._begin = self._at()
 
     def handle_data(self, data: str) -> None:

@@ -62,8 +62,8 @@ def write_out(
 def page(found: TrainSearchResult, settings: Exported, others: Schedules | None) -> str:
     """The answer, its trade-offs, its schedule and others on one axis, and the settings that were written."""
     job = found.job
-    layouts = _table(found.alternatives, "Best layouts")
-    body = lead(_card(found)) + section("The fastest layout of each kind", layouts, anchor="layout")
+    kinds = _table(found.alternatives, "The fastest of each kind")
+    body = lead(_card(found)) + section("The fastest layout of each kind", kinds, anchor="layout")
     body += section("Time against memory", _table(found.frontier, "Fast for their memory"), anchor="memory-time")
     if others is not None:
         body += _beside(others)
@@ -132,6 +132,6 @@ def _headline(found: TrainSearchResult) -> list[str]:
     held = ", ".join(f"{name} {size / GIB:.1f}" for name, size in best.classes.items() if size >= 0.05 * GIB)
     return [
         found.answer(),
-        f"Of {found.considered:,} layouts {found.fitting:,} fit. The best spends {shares(best)}.",
+        f"It spends {shares(best)}.",
         f"Memory of its fullest device, GiB: {held}; of {job.device.memory_bytes / GIB:.1f}.",
     ]
