@@ -147,7 +147,7 @@ def test_out_has_every_file(scenario: Path, capsys: pytest.CaptureFixture[str]) 
     assert "Wrote to a/b" in capsys.readouterr().out
     out = scenario.parent / "a" / "b"
     page = (out / "report.html").read_text()
-    assert page.index("Belief (the default)") < page.index("<h1>")
+    assert page.index("<h1>") < page.index("Belief (the default)")
     told = json.loads((out / "result.json").read_text())
     assert told == json.loads(Path("c/result.json").read_text())
     events = json.loads(gzip.decompress((out / "timeline.json.gz").read_bytes()))["traceEvents"]

@@ -83,14 +83,14 @@ def test_validate_scores_training_runs(tmp_path: Path, capsys: pytest.CaptureFix
     assert named["all", "fits", "AB"]["n"] == 2
     table = tmp_path / "answers.csv"
     words = ["validate", str(tmp_path), "--jobs", "1", "--answers", str(table), "--out", str(tmp_path / "page")]
-    assert main(words) == 0
+    assert main([*words, "--tables"]) == 0
     first = next(csv.DictReader(io.StringIO(table.read_text(encoding="utf-8"))))
     assert (first["source"], first["value"], first["n_gpus"]) == ("vtrain_single_node", "0.2197", "8")
     assert first["concurrency_or_rate"].startswith("batch 32: tp 2, pp 2, dp 2")
     assert float(first["predicted"]) > 0
     assert "Training runs by source" in capsys.readouterr().out
     page = (tmp_path / "page" / "validate.html").read_text(encoding="utf-8")
-    assert "training step_time (2)" in page and "Training runs</h2>" in page
+    assert "2 values</small></figcaption>" in page and "Training runs</h2>" in page
     assert "complete conditions" in page and "vtrain_single_node" in page
 
 
