@@ -59,7 +59,7 @@ def decide(basis: Basis) -> str:
         return _open(basis, verdicts, even, best)
     parts = [_lead(best, _nearest(won), verdicts)] if won else []
     others = [load for load in won if load != _nearest(won)]
-    parts += [f"the best at {_at(others)} too"] if others else []
+    parts += [f"best at {_at(others)} too"] if others else []
     parts += [f"as good as any at {_at(even)}"] if even else []
     unknown = [load for load, each in verdicts.items() if load not in won and load not in even]
     parts += [f"not known at {_at(unknown)}"] if unknown else []
@@ -113,13 +113,15 @@ def _lead(best: str, load: float, verdicts: Mapping[float, Verdict]) -> str:
     """By how much the best is better than the next at a load."""
     verdict = verdicts[load]
     name, gap = min(verdict.differences.items(), key=lambda each: abs(each[1].value or 0))
+    next_ = name if len(verdict.differences) == 1 else f"the next, {name}"
+    if verdict.by == ATTAINMENT:
+        points = significant(100 * abs(gap.value or 0), 3)
+        points += "" if not gap.half else f" ± {significant(100 * gap.half, 2)}"
+        return f"at {_at([load])} it meets the SLO for {points} percentage points more of the requests than {next_}"
     much = write(abs(gap.value or 0), verdict.by.kind, 3)
     much += "" if not gap.half else f" ± {write(gap.half, verdict.by.kind, 2)}"
     more = "more" if (gap.value or 0) < 0 else "less"  # how much more the next one has than the best
-    next_ = name if len(verdict.differences) == 1 else f"the next, {name}"
-    if verdict.by == ATTAINMENT:
-        return f"at {_at([load])} {much} {more} of the requests meet the SLO than with {next_}"
-    return f"at {_at([load])} {verdict.by.label} is {much} {more} than with {next_}"
+    return f"at {_at([load])} {verdict.by.label} is {much} {more} than under {next_}"
 
 
 def _leaders(verdicts: Mapping[float, Verdict]) -> str:

@@ -26,15 +26,15 @@ def carrying(**loads: float | None) -> dict[str, Carried]:
 
 def test_the_winner_its_lead_its_headroom_and_the_devices_that_would_do() -> None:
     assert decide(basis({1.0: EVEN, 2.0: A_WINS}, carrying(A=4.0, B=2.0, C=2.0))) == (
-        "Take A: at load 2 25 % ± 5 % more of the requests meet the SLO than with the next, B, as good as any at load "
-        "1; 4× headroom over the load of now (B and C 2×), so about 4 of the 16 H100 would do."
+        "Take A: at load 2 it meets the SLO for 25 ± 5 percentage points more of the requests than the next, B, as "
+        "good as any at load 1; 4× headroom over the load of now (B and C 2×), so about 4 of the 16 H100 would do."
     )
 
 
 def test_a_lead_in_seconds_says_less() -> None:
     faster = Verdict(E2E[0], "A", (), (), {"B": Interval(0.2, 0.02)})
     assert decide(replace(basis({1.0: faster, 0.5: faster}), names=("A", "B"))) == (
-        "Take A: at load 1 E2E mean is 200 ms ± 20 ms less than with B, the best at load 0.5 too."
+        "Take A: at load 1 E2E mean is 200 ms ± 20 ms less than under B, best at load 0.5 too."
     )
 
 

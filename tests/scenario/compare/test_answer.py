@@ -43,7 +43,7 @@ def test_the_best_at_every_load_is_to_be_taken() -> None:
     gap = found.interval("B", "e2e_s.mean", 1.0, against="A")
     assert found.answer().startswith("Take A: at load 1 E2E mean is ")
     assert write(gap.value, "seconds", 3) in found.answer() and write(gap.half, "seconds", 2) in found.answer()
-    assert found.answer().endswith(" less than with B, the best at load 2 too.")
+    assert found.answer().endswith(" less than under B, best at load 2 too.")
 
 
 def test_as_good_as_any_is_good_enough() -> None:
