@@ -91,7 +91,8 @@ class Jobs:
         run = Run(name, form.what, words, datetime.now(UTC).isoformat(timespec="seconds"))
         self.runs[name] = run
         self._note(run)
-        self._tasks[name] = asyncio.get_running_loop().create_task(self._work(run, form.time_limit_s))
+        task = self._tasks[name] = asyncio.get_running_loop().create_task(self._work(run, form.time_limit_s))
+        task.add_done_callback(lambda _: self._over(run))  # one that is cancelled at once never begins its work
         return name
 
     def cancel(self, name: str) -> None:
@@ -129,14 +130,16 @@ class Jobs:
                 self.progress[run.name] = Progress()
                 self._note(run)
                 await self._run(run, limit_s)
-        except asyncio.CancelledError:
-            run.state = CANCELLED
-        except Exception as error:  # the page says it; there is nobody else to hear it
+        except Exception as error:  # the page says it: no other code would
             run.state, run.error = FAILED, f"{type(error).__name__}: {error}"
-        finally:
-            self.progress.pop(run.name, None)
-            self._tasks.pop(run.name, None)
-            self._note(run)
+
+    def _over(self, run: Run) -> None:
+        """A run is over: done, failed, or cancelled where it says neither."""
+        if run.state in (QUEUED, RUNNING):
+            run.state = CANCELLED
+        self.progress.pop(run.name, None)
+        self._tasks.pop(run.name, None)
+        self._note(run)
 
     async def _run(self, run: Run, limit_s: float | None) -> None:
         began = time.monotonic()
@@ -156,12 +159,17 @@ class Jobs:
 
     async def _begin(self, words: Sequence[str], out: int | BinaryIO) -> asyncio.subprocess.Process:
         """A command of Poise as a process group of its own, in the folder of the page."""
-        process = await asyncio.create_subprocess_exec(
+        starting = asyncio.ensure_future(asyncio.create_subprocess_exec(
             sys.executable, "-m", "poise", *words[1:],
             stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=asyncio.subprocess.PIPE,
             cwd=self.folder.root, env={**os.environ, VARIABLE: "json", "NO_COLOR": "1"},
             limit=LINE_BYTES, start_new_session=True,
-        )  # fmt: skip
+        ))  # fmt: skip
+        try:
+            process = await asyncio.shield(starting)  # a start that is cancelled half-way would never end
+        except asyncio.CancelledError:
+            await _end(await starting)
+            raise
         self._processes.add(process)
         return process
 
@@ -238,13 +246,19 @@ class Meter:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Interrupt a process with its children as Ctrl-C does, once more where it goes on, and kill it in the end."""
+    """Interrupt a process with its children as Ctrl-C does, once more where it goes on, then kill what is left."""
     for number in (signal.SIGINT, signal.SIGINT, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
+        _signal(process, number)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), GRACE_S)
-            return
+            break
+    _signal(process, signal.SIGKILL)  # its children may be there still
+
+
+def _signal(process: asyncio.subprocess.Process, number: int) -> None:
+    """Send a signal to a process and its children, where any is left."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
 
 
 def _said(lines: Sequence[str]) -> str:
