@@ -16,8 +16,8 @@ from poise.validation.score import ALL, Score, totals
 from poise.validation.show import best_peers, share
 from poise.validation.training.score import REGRET, training_scores
 
-METRICS = 4
-"""Metrics of serving that are listed: those with most answers."""
+METRICS, COMPARED = 2, 2
+"""Metrics of serving that are listed: those with most answers, and of the others those that peers have published."""
 
 _WORDS = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "end to end", "ms": "", "": ""}
 
@@ -29,7 +29,8 @@ def show_summary(found: Answered, file: TextIO | None = None) -> None:
     first = headline(found) or ("" if rest else "Nothing was answered.")
     out.write(f"{first}\n" if first else "")
     scored = sorted((each for each in totals(found.answers) if each.answered), key=lambda each: -each.answered)
-    rows = [_row(each, found) for each in scored[:METRICS]]
+    beside = [each for each in scored[METRICS:] if each.metric in found.peers]
+    rows = [_row(each, found) for each in (*scored[:METRICS], *beside[:COMPARED])]
     if rows:
         more = len(scored) - len(rows)
         title = f"By metric{f', and {more} more in the page' if more else ''}"
