@@ -50,6 +50,8 @@ class Chosen:
             return "interrupted, so not confirmed"
         if self.changes is None:
             return ""
+        if self.changes.load <= 1:
+            return "no headroom over that load"
         return f"{'at least ' if self.changes.beyond else ''}{self.changes.load:.3g}× headroom over that load"
 
     def _next(self) -> str:

@@ -147,6 +147,8 @@ def _headroom(basis: Basis, best: str, subject: str = "it") -> str:
         return f"{subject} carries only {much} of the load of now{_others(basis, best)}{_needed(basis, mine)}"
     if mine.load == 1 and not mine.ended:
         return f"{subject} carries the load of now, and how much more would show with --find-collapse"
+    if mine.load == 1:
+        return f"no headroom over the load of now{_others(basis, best)}"
     least = "" if mine.ended else "at least "
     return f"{least}{much}× headroom over the load of now{_others(basis, best)}{_needed(basis, mine)}"
 

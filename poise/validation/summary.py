@@ -16,8 +16,8 @@ from poise.validation.score import ALL, Score, totals
 from poise.validation.show import best_peers, share
 from poise.validation.training.score import REGRET, training_scores
 
-METRICS = 4
-"""Metrics of serving that are listed: those with most answers."""
+METRICS, COMPARED = 2, 2
+"""Metrics of serving that are listed: those with most answers, and of the others those that peers have published."""
 
 _WORDS = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "end to end", "ms": "", "": ""}
 
@@ -25,29 +25,30 @@ _WORDS = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "end to end", "ms
 def show_summary(found: Answered, file: TextIO | None = None) -> None:
     """Print the headline, the metrics with most answers, training and operators, and what has no answer."""
     out = file or sys.stdout
-    out.write(f"{headline(found)}\n")
+    rest = [line for line in (_training(found), _operators(found.operators), _unanswered(found)) if line]
+    first = headline(found) or ("" if rest else "Nothing was answered.")
+    out.write(f"{first}\n" if first else "")
     scored = sorted((each for each in totals(found.answers) if each.answered), key=lambda each: -each.answered)
-    rows = [_row(each, found) for each in scored[:METRICS]]
+    beside = [each for each in scored[METRICS:] if each.metric in found.peers]
+    rows = [_row(each, found) for each in (*scored[:METRICS], *beside[:COMPARED])]
     if rows:
         more = len(scored) - len(rows)
         title = f"By metric{f', and {more} more in the page' if more else ''}"
         show(title, ("", "answered", "median", "p90", "published peers (median)"), rows, out)
-    out.writelines(f"{line}\n" for line in (_training(found), _operators(found.operators), _unanswered(found)) if line)
+    out.writelines(f"{line}\n" for line in rest)
     out.write("--out DIR writes the page, --json FILE every score, --tables prints all tables.\n")
 
 
 def headline(found: Answered) -> str:
-    """The median error over all answers of quality A and B, and how often the stated error holds."""
+    """The median error over all answers of quality A and B, and how often the stated bound holds; empty without any."""
     off = [abs(each.off) for each in found.answers if each.predicted is not None and each.row.quality != "C"]
     if not off:
-        errors = [each for each in _totals(found) if each.median_ape is not None]
-        parts = [f"{each.metric.replace('_', ' ')} {share(each.median_ape)}" for each in errors]
-        return f"Median error of predictions: {', '.join(parts) or 'nothing was answered'}."
+        return ""
     _, bound = kept(found.answers)
     return (
         f"Predictions are off by {share(float(np.median(off)))} in the median of {len(off):,} measurements, "
         f"nine in ten by less than {share(float(np.percentile(off, 90)))}; "
-        f"{share(bound)} are within their stated bound."
+        f"{share(bound)} are within the bound that is stated for nine in ten."
     )
 
 
@@ -80,6 +81,8 @@ def _operators(scored: Sequence[Score]) -> str:
     errors = [each.median_ape for each in scored if each.source == ALL and each.median_ape is not None]
     if not errors:
         return ""
+    if len(errors) == 1:
+        return f"Operators: 1 kind, off by {share(errors[0])} in the median."
     return f"Operators: {len(errors)} kinds, off by {share(min(errors))} to {share(max(errors))} in the median."
 
 

@@ -85,6 +85,8 @@ def test_a_folder_of_profiles_alone_is_validated(tmp_path: Path, capsys: pytest.
         ("gpu_op_profiles", "op:gemm", 686),
         (ALL, "op:gemm", 686),
     ]
+    assert capsys.readouterr().out.startswith("Operators: 1 kind, off by ")
+    assert main(["validate", str(root), "--tables"]) == DONE
     assert "686 rows; left out 0" in capsys.readouterr().out
 
 

@@ -88,6 +88,8 @@ def test_validate_scores_training_runs(tmp_path: Path, capsys: pytest.CaptureFix
     assert (first["source"], first["value"], first["n_gpus"]) == ("vtrain_single_node", "0.2197", "8")
     assert first["concurrency_or_rate"].startswith("batch 32: tp 2, pp 2, dp 2")
     assert float(first["predicted"]) > 0
+    assert capsys.readouterr().out.startswith("Training runs: step time off by ")
+    assert main(["validate", str(tmp_path), "--jobs", "1", "--tables"]) == 0
     assert "Training runs by source" in capsys.readouterr().out
     page = (tmp_path / "page" / "validate.html").read_text(encoding="utf-8")
     assert "2 values</small></figcaption>" in page and "Training runs</h2>" in page
