@@ -82,7 +82,7 @@ except EncodingWarning:
 
 def test_a_scenario_runs_and_its_files_appear(folder: Path) -> None:
     said = _poise(folder, "simulate scenario.yaml --router prefix_cache --out out")
-    assert said.startswith("Belief (the default)")
+    assert said.startswith("prefix_cache keeps the SLO for ")
     assert {"report.html", "result.json"} <= {file.name for file in (folder / "out").iterdir()}
 
 
@@ -115,7 +115,8 @@ def test_other_commands_run_on_windows(folder: Path, command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["serve --engine http://127.0.0.1:1", "engine --model llama-3.1-8b", "demo-live", "train run trace.csv"]
+    "command",
+    ["serve --engine http://127.0.0.1:1", "engine --model llama-3.1-8b", "demo-live", "train run trace.csv", "ui"],
 )
 def test_what_forks_or_serves_refuses_in_one_line(folder: Path, command: str) -> None:
     before = set(folder.rglob("*"))
@@ -150,7 +151,7 @@ print(sorted(each.name for each in Path().iterdir()))
     assert done.stdout.decode().strip() == "['.x.json.open.part', 'x.json']", done.stderr.decode()
 
 
-POSIX = ("live/", "runtime/guard.py", "runtime/ranks.py", "scenario/serve/")
+POSIX = ("live/", "runtime/guard.py", "runtime/ranks.py", "scenario/serve/", "ui/")
 """What is only reached by the commands that refuse."""
 
 GUARDED = {

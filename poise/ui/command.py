@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from poise.core.errors import UserError
 from poise.core.extras import install
+from poise.core.posix import need_posix
 
 if TYPE_CHECKING:
     from poise.ui.options import UiOptions
@@ -23,6 +24,7 @@ EXTRA = ("starlette", "uvicorn", "jinja2")
 
 def show_ui(options: UiOptions) -> None:
     """Serve the page; Ctrl-C ends it and the runs that are under way."""
+    need_posix("poise ui")
     missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
     if missing:
         raise UserError(f"poise ui: needs {', '.join(missing)}; {install('ui')}")

@@ -80,7 +80,7 @@ def test_scores_of_operators_have_totals_and_say_what_was_read(tmp_path: Path) -
 
 def test_a_folder_of_profiles_alone_is_validated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root, out = folder(tmp_path, products()), tmp_path / "scores.json"
-    assert main(["validate", str(root), "--json", str(out), "--tables"]) == DONE
+    assert main(["validate", str(root), "--json", str(out)]) == DONE
     assert [(row["source"], row["metric"], row["answered"]) for row in json.loads(out.read_text())] == [
         ("gpu_op_profiles", "op:gemm", 686),
         (ALL, "op:gemm", 686),

@@ -83,7 +83,7 @@ def test_validate_scores_training_runs(tmp_path: Path, capsys: pytest.CaptureFix
     assert named["all", "fits", "AB"]["n"] == 2
     table = tmp_path / "answers.csv"
     words = ["validate", str(tmp_path), "--jobs", "1", "--answers", str(table), "--out", str(tmp_path / "page")]
-    assert main([*words, "--tables"]) == 0
+    assert main(words) == 0
     first = next(csv.DictReader(io.StringIO(table.read_text(encoding="utf-8"))))
     assert (first["source"], first["value"], first["n_gpus"]) == ("vtrain_single_node", "0.2197", "8")
     assert first["concurrency_or_rate"].startswith("batch 32: tp 2, pp 2, dp 2")
