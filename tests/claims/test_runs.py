@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import poise as ps
+from poise.claims import find
 from poise.claims.bench import Bench
 from poise.claims.claim import Claim
 from poise.claims.experiments.figures import Seen
@@ -171,3 +172,15 @@ def test_a_figure_that_there_is_not_is_named(path: str) -> None:
 def test_a_mistake_is_told(change: tuple[str, str], rule: str) -> None:
     with pytest.raises(ValueError, match=rule):
         claim(change)
+
+
+def test_a_folder_of_traces_is_found_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = find.claim("dualmap")
+    trace = tmp_path / "data" / about.data[0].file
+    trace.parent.mkdir(parents=True)
+    trace.write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    found = scenario(about, Bench(about, data=Path("data")), {})
+    assert found["workload"]["trace"] == str(trace)

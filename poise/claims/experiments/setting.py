@@ -29,7 +29,7 @@ def _with_files(workload: dict[str, Any], claim: Claim, bench: Bench) -> None:
     named = {source.file: at for at, source in enumerate(claim.data)}
     for source in (workload, *(each for each in workload.values() if isinstance(each, dict))):
         if source.get("trace") in named:
-            source["trace"] = str(bench.file(named[source["trace"]]))
+            source["trace"] = str(bench.file(named[source["trace"]]).resolve())
 
 
 def _shortened(data: dict[str, Any], bench: Bench) -> None:
