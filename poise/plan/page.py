@@ -9,7 +9,7 @@ from pathlib import Path
 from poise.plan.plan import Plan
 from poise.plan.rows import HEADS, cells, tidy
 from poise.plan.scale import Scaled, pool_name
-from poise.plan.show import remarks, share, spent, what_changes, written
+from poise.plan.show import basis, certainty, share, spent, what_changes, written
 from poise.plan.trial import Trial
 from poise.plan.verdict import SAID, answer, nothing, slack
 from poise.report.chart import WIDTH, Extras, Goal, Line, Scale, chart, swatch
@@ -81,10 +81,9 @@ def page(plan: Plan, files: Mapping[str, str] | None = None) -> str:
     best, tried = plan.best, plan.found.trials
     parts = [lead(_card(plan), _picture(plan) if tried else "")]
     if best is not None:
-        said = list(what_changes(plan))
-        rest = [line for line in remarks(plan, best) if line not in said]
+        changes = list(what_changes(plan))
         parts += [
-            section("What would change it", listed(said), anchor="changes") if said else "",
+            section("What would change it", listed(changes), anchor="changes") if changes else "",
             section("Fleets that hold, the plan first", _table(plan.ranked, "Fleets that hold"), anchor="holds"),
         ]
     charts = [_scatter(plan, _across(plan), up) for up in _measures(plan)[1:]] if tried else []
@@ -95,7 +94,8 @@ def page(plan: Plan, files: Mapping[str, str] | None = None) -> str:
         opened = [fold(name, copied(text, name)) for name, text in files.items()]
         parts.append(section("Files that deploy it", soft("They lie beside this page."), *opened, anchor="files"))
     if best is not None:
-        parts.append(section("How sure it is, and what it rests on", listed(rest), anchor="basis"))
+        lines = [*certainty(plan, best), *basis(plan, best)]
+        parts.append(section("How sure it is, and what it rests on", listed(lines), anchor="basis"))
     parts.append(_all(plan))
     return document(f"A fleet for {plan.ask.model.name}", "".join(parts))
 

@@ -42,14 +42,25 @@ def settings(best: Trial) -> Iterator[str]:
 
 def remarks(plan: Plan, best: Trial) -> Iterator[str]:
     """How sure the plan is, what would change it, and what it rests on."""
-    goal, demand = plan.ask.goal, plan.demand
+    yield from certainty(plan, best)
+    yield from what_changes(plan)
+    yield from basis(plan, best)
+
+
+def certainty(plan: Plan, best: Trial) -> Iterator[str]:
+    """How sure the plan is, how far it stays from the limits, and which cheaper fleets held in the search alone."""
+    goal = plan.ask.goal
     yield from _risk(plan, best)
     parts = ", ".join(f"{SAID[name]} {share:.0%} below" for name, share in slack(best, goal).items())
     yield f"slack: {parts}; what binds: {binding(plan)}"
     if plan.refuted:
         first = plan.refuted[0].fleet
         yield f"held in the search but not under all seeds: {first.written} (${first.price_per_hour:.2f}/h)"
-    yield from what_changes(plan)
+
+
+def basis(plan: Plan, best: Trial) -> Iterator[str]:
+    """Scaling and spot offers, and what the plan rests on: settings, traffic, prices and the search."""
+    demand = plan.demand
     if plan.scaling is not None:
         each = plan.scaling
         yield (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -42,21 +43,40 @@ class Basis:
     own: bool = True
 
 
+def unbeaten(names: Sequence[str], verdicts: Iterable[Verdict]) -> list[str]:
+    """The policies that no other is known to beat under any of the verdicts."""
+    some = list(verdicts)
+    return [name for name in names if all(name in (each.best, *each.tied, *each.unknown) for each in some)]
+
+
+def choice(names: Sequence[str], verdicts: Iterable[Verdict], most: Mapping[str, float]) -> str:
+    """The unbeaten policy that carries most, of several the one that wins most often.
+
+    most: the highest load that each policy carries; 0 for one that is left out. Empty where every policy is beaten, or
+    where nothing sets them apart.
+    """
+    some = list(verdicts)
+    good, wins = unbeaten(names, some), Counter(each.winner for each in some)
+    carried = {name: most.get(name, 0.0) for name in good}
+    apart = len(good) < len(names) or any(wins[name] for name in good) or len(set(carried.values())) > 1
+    return max(good, key=lambda name: (carried[name], wins[name])) if good and apart else ""
+
+
 def decide(basis: Basis) -> str:
     """One sentence; where chance leaves it open, it names what would decide. Empty where there is nothing to choose."""
     verdicts = {load: each for load, each in basis.verdicts.items() if each.best is not None}
     if not verdicts:
         return _only(basis)
     by = next(iter(verdicts.values())).by.label
-    good = [name for name in basis.names if all(_good(name, each) for each in verdicts.values())]
-    best = max(good, key=lambda name: (_most(basis, name), _wins(name, verdicts)), default=None)
-    if best is None:
+    good = unbeaten(basis.names, verdicts.values())
+    if not good:
         led = _leaders(verdicts)
         return _sentence(f"No policy is the best by {by} at every load: {led}", _each_carries(basis))
-    won = [load for load, each in verdicts.items() if each.winner == best]
+    best = choice(basis.names, verdicts.values(), {name: _most(basis, name) for name in basis.names})
+    won = [load for load, each in verdicts.items() if best and each.winner == best]
     even = [load for load, each in verdicts.items() if load not in won and not each.unknown]
-    if not won and len(good) == len(basis.names) and len({_most(basis, name) for name in good}) < 2:
-        return _open(basis, verdicts, even, best)
+    if not best:
+        return _open(basis, verdicts, even, good[0])
     parts = [_lead(best, _nearest(won), verdicts)] if won else []
     others = [load for load in won if load != _nearest(won)]
     parts += [f"best at {_at(others)} too"] if others else []
@@ -87,15 +107,6 @@ def _open(basis: Basis, verdicts: Mapping[float, Verdict], even: Sequence[float]
 
 def _sentence(*parts: str) -> str:
     return f"{'; '.join(filter(None, parts))}."
-
-
-def _good(name: str, verdict: Verdict) -> bool:
-    """Whether no policy is known to be better."""
-    return name in (verdict.best, *verdict.tied, *verdict.unknown)
-
-
-def _wins(name: str, verdicts: Mapping[float, Verdict]) -> int:
-    return sum(each.winner == name for each in verdicts.values())
 
 
 def _most(basis: Basis, name: str) -> float:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from poise.report.answer import choice
 from poise.report.chart import WIDTH, Extras, Goal, Mark, Room, Scale, chart
 from poise.report.drawings import load_axis, swept
 from poise.report.figures import ATTAINMENT, COST, GOODPUT, TTFT, Case, Figure
@@ -48,22 +48,15 @@ def judged_first(findings: Findings) -> Judged | None:
     return min(findings.judged, key=lambda each: abs(each.load - 1), default=None)
 
 
-def choice(findings: Findings) -> str:
-    """The policy that no other is known to beat at any load, of several the one that carries most and wins most often.
-
-    Empty where there is none, or where nothing sets the policies apart.
-    """
+def chosen_policy(findings: Findings) -> str:
+    """The policy to take, as the answer has it; empty where there is none, or where nothing sets the policies apart."""
     verdicts = [each.verdict for each in findings.judged if each.verdict.best is not None]
     names = list(dict.fromkeys(name for each in verdicts for name in (each.best or "", *each.differences)))
-    good = [name for name in names if all(name in (v.best, *v.tied, *v.unknown) for v in verdicts)]
-    most = {each.policy: each.carried or 0.0 for each in findings.limits}
-    wins = Counter(each.winner for each in verdicts)
-    apart = len(good) < len(names) or any(wins[name] for name in good) or len({most.get(n, 0.0) for n in good}) > 1
-    return max(good, key=lambda name: (most.get(name, 0.0), wins[name])) if good and apart else ""
+    return choice(names, verdicts, {each.policy: each.carried or 0.0 for each in findings.limits})
 
 
 def _compared(cases: Sequence[Case], findings: Findings) -> str:
-    judged, chosen = judged_first(findings), choice(findings)
+    judged, chosen = judged_first(findings), chosen_policy(findings)
     if judged is None:
         return card("Answer", "No result yet", "No load is complete.", sense="open")
     verdict = judged.verdict
@@ -114,7 +107,7 @@ def _drawing(cases: Sequence[Case], findings: Findings, styles: Mapping[str, int
     if len(set(loads)) < 2 or not known:
         return ""
     lines = [swept(name, style, known, ATTAINMENT) for name, style in styles.items()]
-    limit = next((each for each in findings.limits if each.policy == choice(findings)), None)
+    limit = next((each for each in findings.limits if each.policy == chosen_policy(findings)), None)
     room = None
     if findings.own and limit is not None and limit.carried is not None and limit.carried > 1:
         room = Room(f"headroom {_carries(limit, findings)}", 1.0, limit.carried)

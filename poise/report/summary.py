@@ -11,12 +11,10 @@ from poise.report.findings import Findings, Judged
 from poise.report.pieces import Tile, fold, section, soft, table, tiles, widening
 from poise.report.table import away
 from poise.report.verdict import Verdict
-from poise.report.wording import MISSING, Kind, significant, write
+from poise.report.wording import MISSING, TIMES, Kind, significant, write
 
 FEW = (ATTAINMENT, GOODPUT, TTFT[1], TTFT[4], TPOT[4], COST)
 """The columns that are shown at first; the others are behind a button."""
-
-_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 SHADES = (0.97, 0.85, 0.6)
 """How far below the share that is asked for a cell takes the next darker colour, as parts of that share."""
@@ -108,7 +106,7 @@ def unit(kind: Kind, values: Sequence[float]) -> Unit:
     some = sorted(abs(value) for value in values if value)
     if kind != "seconds" or not some:
         return Unit("")
-    size, name = next((each for each in _TIMES if some[len(some) // 2] >= each[0]), _TIMES[-1])
+    size, name = next((each for each in TIMES if some[len(some) // 2] >= each[0]), TIMES[-1])
     return Unit(name, size)
 
 

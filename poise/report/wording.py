@@ -13,7 +13,8 @@ Kind = Literal["seconds", "share", "count", "number", "dollars"]
 MISSING = "–"
 """The mark for a missing figure."""
 
-_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+"""Units of time by their size in seconds, the largest first."""
 
 
 def significant(value: float, digits: int = 4) -> str:
@@ -29,7 +30,7 @@ def significant(value: float, digits: int = 4) -> str:
 
 def duration(value: float, digits: int = 4) -> str:
     """Seconds in the unit that reads best, from nanoseconds to seconds."""
-    for size, unit in _TIMES:
+    for size, unit in TIMES:
         if abs(value) >= size:
             return f"{significant(value / size, digits)} {unit}"
     return f"{significant(value / 1e-9, digits)} ns" if value else "0 s"

@@ -52,14 +52,14 @@ def headline(found: Answered) -> str:
     )
 
 
-def human(metric: str) -> str:
+def short_name(metric: str) -> str:
     """The name of a metric in words, as in TTFT p99."""
     return " ".join(filter(None, (_WORDS.get(part, part) for part in metric.split("_"))))
 
 
 def _row(score: Score, found: Answered) -> tuple[str, ...]:
     peers = best_peers(found.peers.get(score.metric, {}))
-    return human(score.metric), f"{score.answered:,}", share(score.median_ape), share(score.p90_ape), peers
+    return short_name(score.metric), f"{score.answered:,}", share(score.median_ape), share(score.p90_ape), peers
 
 
 def _totals(found: Answered) -> list[Score]:
@@ -70,7 +70,7 @@ def _totals(found: Answered) -> list[Score]:
 
 def _training(found: Answered) -> str:
     parts = [
-        f"{human(each.metric)} off by {share(each.median_ape)} in the median of {each.answered:,}"
+        f"{short_name(each.metric)} off by {share(each.median_ape)} in the median of {each.answered:,}"
         for each in _totals(found)
         if each.answered and each.metric != "fits"
     ]

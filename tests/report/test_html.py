@@ -13,7 +13,7 @@ from poise.core.spec import Belief
 from poise.core.units import ps
 from poise.report.figures import ATTAINMENT, COMPARED
 from poise.report.html import html_report, page
-from poise.report.lead import choice
+from poise.report.lead import chosen_policy
 from poise.report.story import Story, StoryLine
 from poise.report.summary import Unit, plain, unit
 from poise.report.wording import belief_line, duration
@@ -47,11 +47,11 @@ def test_the_card_has_the_sentence_that_decides():
 
 
 def test_the_choice_is_the_one_that_nothing_beats_and_carries_most():
-    assert choice(FOUND) == "fair"
+    assert chosen_policy(FOUND) == "fair"
     even = [case(name, load, 1.0, 1.5) for name in ("fair", "greedy") for load in (1.0, 2.0)]
-    assert choice(findings(even)) == "", "nothing sets them apart"
+    assert chosen_policy(findings(even)) == "", "nothing sets them apart"
     assert "Any of them" in read(page(even, about(), findings(even))).sections["answer"]
-    assert choice(findings(even, limits=LIMITS)) == "fair", "equal, and carries more"
+    assert chosen_policy(findings(even, limits=LIMITS)) == "fair", "equal, and carries more"
 
 
 def test_the_drawing_beside_the_answer_has_the_limit_and_the_headroom():
