@@ -135,10 +135,10 @@ class Page:
         while not self._closing():
             if seen != self.jobs.version:
                 seen = self.jobs.version
-                told = json.dumps([asdict(run) | {"shell": join(run.command)} for run in self.jobs.runs.values()])
-                if told != sent:
-                    sent = told
-                    yield f"event: runs\ndata: {told}\n\n"
+                text = json.dumps([asdict(run) | {"shell": join(run.command)} for run in self.jobs.runs.values()])
+                if text != sent:
+                    sent = text
+                    yield f"event: runs\ndata: {text}\n\n"
                 under_way = {name: asdict(each) for name, each in self.jobs.progress.items()}
                 yield f"event: progress\ndata: {json.dumps(under_way)}\n\n"
             await asyncio.sleep(STEP_S)

@@ -43,10 +43,10 @@ def beside(runs: Mapping[str, Path]) -> dict[str, Any]:
 def results(name: str, folder: Path) -> Results:
     """The results of a run."""
     if (folder / "result.json").is_file():
-        told = _read(folder / "result.json")
+        whole = _read(folder / "result.json")
         return {
             f"{policy}, load {each['load']:g}": result
-            for each in told["loads"]
+            for each in whole["loads"]
             for policy, result in each["policies"].items()
         }
     if (folder / "plan.json").is_file():
@@ -56,8 +56,8 @@ def results(name: str, folder: Path) -> Results:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return told
+    data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return data
 
 
 def _rows(title: str, found: Sequence[Mapping[str, Any] | None]) -> Iterator[dict[str, Any]]:
@@ -75,11 +75,11 @@ def _cells(
 ) -> Iterator[dict[str, str]]:
     halves = [None if result is None else figure.half_width(result) for result in found]
     for number, (half, value) in enumerate(zip(halves, values, strict=True)):
-        told = write(value, figure.kind), "" if half is None else f"± {write(half, figure.kind, 2)}"
+        cell = write(value, figure.kind), "" if half is None else f"± {write(half, figure.kind, 2)}"
         if number == 0 or value is None or values[0] is None:
-            yield _cell(*told)
+            yield _cell(*cell)
         else:
-            yield _cell(*told, *difference(figure, (values[0], halves[0]), (value, half)))
+            yield _cell(*cell, *difference(figure, (values[0], halves[0]), (value, half)))
 
 
 def _cell(text: str, margin: str = "", difference: str = "", verdict: str = "") -> dict[str, str]:

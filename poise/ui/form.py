@@ -87,17 +87,17 @@ def scenario(form: Form) -> dict[str, Any]:
     pool: dict[str, Any] = {"device": form.device, "replicas": form.replicas}
     if form.tensor != 1:
         pool["tensor"] = form.tensor
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "model": form.model,
         "cluster": {"pools": [pool]},
         "workload": workload,
         "policies": {"router": list(form.routers)},
     }
     if form.slo:
-        told["slo"] = form.slo
+        fields["slo"] = form.slo
     if form.loads:
-        told["compare"] = {"loads": [_short(each) for each in form.loads]}
-    return told
+        fields["compare"] = {"loads": [_short(each) for each in form.loads]}
+    return fields
 
 
 def yaml(form: Form) -> str:
@@ -125,12 +125,12 @@ def command(form: Form, name: str) -> list[str]:
 
 
 def _recorded(form: Form) -> dict[str, Any]:
-    told: dict[str, Any] = {"trace": f"../../traces/{form.trace}"}
+    fields: dict[str, Any] = {"trace": f"../../traces/{form.trace}"}
     if form.columns:
-        told["columns"] = dict(form.columns)
+        fields["columns"] = dict(form.columns)
     if form.skip_bad:
-        told["skip_bad"] = True
-    return told
+        fields["skip_bad"] = True
+    return fields
 
 
 def _generated(load: Load) -> dict[str, Any]:
@@ -140,12 +140,12 @@ def _generated(load: Load) -> dict[str, Any]:
     source["requests"] = load.requests
     source["prompt_tokens"] = _lengths(load.prompt_tokens, load.prompt_cv)
     source["output_tokens"] = _lengths(load.output_tokens, load.output_cv)
-    told: dict[str, Any] = {"poisson" if load.cv == 1 else "gamma": source}
+    fields: dict[str, Any] = {"poisson" if load.cv == 1 else "gamma": source}
     if load.groups:
-        told["shared_prefixes"] = {"groups": load.groups, "prefix_tokens": load.prefix_tokens}
+        fields["shared_prefixes"] = {"groups": load.groups, "prefix_tokens": load.prefix_tokens}
     if load.turns != 1:
-        told["sessions"] = {"turns": load.turns}
-    return told
+        fields["sessions"] = {"turns": load.turns}
+    return fields
 
 
 def _lengths(mean: float, cv: float) -> Any:

@@ -215,17 +215,17 @@ class Meter:
     def read(self, line: bytes, now: float) -> bool:
         """Take in one line at an instant in seconds; returns whether it was one about progress."""
         try:
-            told = json.loads(line)
+            entry = json.loads(line)
         except ValueError:
             return False
-        if not isinstance(told, dict) or not told.keys() & {"progress", "best"}:
+        if not isinstance(entry, dict) or not entry.keys() & {"progress", "best"}:
             return False
         shown = self._progress
         shown.took_s = now - self._began
-        if "best" in told:
-            shown.best = str(told["best"])
+        if "best" in entry:
+            shown.best = str(entry["best"])
             return True
-        shown.label, shown.done, shown.total = str(told["progress"]), int(told["done"]), int(told["total"])
+        shown.label, shown.done, shown.total = str(entry["progress"]), int(entry["done"]), int(entry["total"])
         if not self._searches:
             shown.share = shown.done / shown.total if shown.total else None
             shown.left_s = self._left(now)
@@ -270,8 +270,8 @@ def _said(lines: Sequence[str]) -> str:
 def _saved(folder: Folder, name: str) -> Run | None:
     """A run of an earlier day; one that was under way when its page ended is cancelled. None for another folder."""
     try:
-        told = json.loads((folder.runs / name / RECORD).read_text(encoding="utf-8"))
-        run = Run(**told)
+        record = json.loads((folder.runs / name / RECORD).read_text(encoding="utf-8"))
+        run = Run(**record)
     except (OSError, ValueError, TypeError):
         return None
     run.name, run.files = name, folder.files(name)

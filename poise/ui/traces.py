@@ -19,7 +19,7 @@ def look(path: Path, columns: Mapping[str, str], skip_bad: bool) -> dict[str, An
     TraceError for a file that is no trace at all.
     """
     found = column_map(path, columns=columns)
-    told: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "format": found.format,
         "columns": sorted(found.columns),
         "fields": found.fields,
@@ -32,10 +32,10 @@ def look(path: Path, columns: Mapping[str, str], skip_bad: bool) -> dict[str, An
     if not found.missing:
         try:
             workload = read(path, columns=columns, skip_bad=skip_bad)
-            told["summary"] = in_words(summary(workload), workload.source.get("skipped", 0))
+            answer["summary"] = in_words(summary(workload), workload.source.get("skipped", 0))
         except TraceError as error:
-            told["error"] = str(error).replace(f"{path.parent}/", "")
-    return told
+            answer["error"] = str(error).replace(f"{path.parent}/", "")
+    return answer
 
 
 def in_words(facts: Mapping[str, Any], skipped: int) -> str:

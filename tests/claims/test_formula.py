@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from poise.claims.answer import Ratio
-from poise.claims.experiments.formula import evaluated, figures, parsed, told
+from poise.claims.experiments.formula import evaluated, figures, in_words, parsed
 from poise.claims.experiments.runs import Ran
 from poise.core.errors import UserError
 from poise.report.intervals import Interval
@@ -73,7 +73,7 @@ def test_numbers_of_lists_are_summed_counted_and_ordered() -> None:
 def test_a_plain_answer_may_be_open() -> None:
     assert found("True if 1 < 2 <= 2 else None") is True
     assert found("True if 2 < 1 else None") is None
-    assert told(None) == "too close to say" and told(True) == "yes"
+    assert in_words(None) == "too close to say" and in_words(True) == "yes"
 
 
 def test_whether_one_is_beyond_another_is_open_within_both_intervals() -> None:

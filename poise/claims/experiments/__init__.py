@@ -1,1 +1,1 @@
-"""Experiments that several claims share, each told by data."""
+"""Experiments that several claims share, each named by data."""

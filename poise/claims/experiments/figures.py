@@ -54,12 +54,12 @@ class Seen:
             return self._of(np.ones(len(self.workload), bool), path)
         if first == "program_s" and rest not in REPORTED and (found := spans(self.result.run)):
             return _statistic(found.took[found.finished], rest) / SECOND
-        told: Any = self._whole()
+        value: Any = self._whole()
         for name in path.split("."):
-            if not isinstance(told, Mapping) or name not in told:
+            if not isinstance(value, Mapping) or name not in value:
                 raise UserError(f"{path} is no figure of a run; give one as in ttft_s.p99, or one of {', '.join(OWN)}")
-            told = told[name]
-        return float(told or 0.0)
+            value = value[name]
+        return float(value or 0.0)
 
     def _whole(self) -> dict[str, Any]:
         """The figures of the report."""

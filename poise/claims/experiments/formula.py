@@ -100,10 +100,10 @@ def evaluated(tree: ast.expr, names: Names) -> Any:
     return _plain(_Reader(names).read(tree))
 
 
-def told(found: Any) -> str:
+def in_words(found: Any) -> str:
     """A value in words."""
     if isinstance(found, list):
-        return ", ".join(map(told, found))
+        return ", ".join(map(in_words, found))
     if isinstance(found, Ratio):
         return times(found)
     if isinstance(found, Interval):

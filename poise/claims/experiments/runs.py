@@ -12,7 +12,7 @@ from poise.claims.bench import Bench
 from poise.claims.claim import Claim, Curve, Point, RunsSection
 from poise.claims.experiments.capacity import searched
 from poise.claims.experiments.figures import SLICED, Seen
-from poise.claims.experiments.formula import Names, Table, evaluated, figures, parsed, told
+from poise.claims.experiments.formula import Names, Table, evaluated, figures, in_words, parsed
 from poise.claims.experiments.setting import built, scenario
 from poise.claims.experiments.sweep import swept
 from poise.report.intervals import over_seeds
@@ -30,7 +30,8 @@ def measure(claim: Claim, bench: Bench) -> Findings:
     tables = _tables(claim, bench, wanted, {*_named(asked), *_named(shown), *_named(lets)})
     names: Names = {**tables, **lets}
     answers = [
-        Answer(key, told(evaluated(shown.get(key, tree), names)), evaluated(tree, names)) for key, tree in asked.items()
+        Answer(key, in_words(evaluated(shown.get(key, tree), names)), evaluated(tree, names))
+        for key, tree in asked.items()
     ]
     curves = [each for name, runs in claim.runs.items() for each in _curves(runs, tables[name])]
     return Findings(answers, curves)

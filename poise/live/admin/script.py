@@ -34,7 +34,7 @@ SCRIPT: Final = r"""
   const limit = v => v === undefined || v === null ? "–" : v < 0 ? "> 80 s" : "≤ " + time(v);
   const sum = counts => Object.values(counts).reduce((a, b) => a + b, 0);
   const said = (value, write) => value === undefined ? "unknown" : write(value);
-  const nobody = name => name === "" ? "–" : name;
+  const tenantName = name => name === "" ? "–" : name;
 
   // The state -------------------------------------------------------------------------------------------------------
   let state = null, heard = 0, paused = false, later = [], token = sessionStorage.getItem("poise-token") || "";
@@ -290,7 +290,7 @@ SCRIPT: Final = r"""
     rows(at("tenants"), keys, 12, (cells, key) => {
       const each = all[key];
       const told = [
-        nobody(key), short(each.open), short(each.held), null,
+        tenantName(key), short(each.open), short(each.held), null,
         each.oldest_wait_s === undefined ? "–" : time(each.oldest_wait_s),
         short(each.requests), big(each.prompt), big(each.output), share(each.share),
         short(each.limited), short(each.failed), short(each.left),
@@ -502,7 +502,7 @@ SCRIPT: Final = r"""
     first.scope = "row";
     const words = reasons(each).join("; ") || "–";
     why.append(each.engines && each.engines.length > 1 ? unfold(each, words) : make("span", words));
-    row.append(first, make("td", "#" + each.request), make("td", nobody(each.tenant), "w"));
+    row.append(first, make("td", "#" + each.request), make("td", tenantName(each.tenant), "w"));
     row.append(make("td", short(each.prompt_tokens)), decision);
     row.append(make("td", each.waited_s >= 0.001 ? time(each.waited_s) : "–"), why);
     return row;

@@ -20,10 +20,10 @@ async function ask(path, body, method = "POST") {
     throw new Error("Not connected: is `poise ui` still running?");
   }
   const text = await answer.text();
-  let told = null;
-  try { told = JSON.parse(text); } catch { /* said in words */ }
-  if (!answer.ok) throw new Error(told?.error ?? text.trim());
-  return told;
+  let reply = null;
+  try { reply = JSON.parse(text); } catch { /* said in words */ }
+  if (!answer.ok) throw new Error(reply?.error ?? text.trim());
+  return reply;
 }
 
 const seconds = (s) =>
@@ -39,30 +39,30 @@ const ticked = (name) => [...form.querySelectorAll(`[name=${name}]:checked`)].ma
 function asked() {
   const from = (names) => Object.fromEntries(names.map((name) => [name, number(name)]).filter(([, value]) => value !== null));
   const what = form.elements.what.value;
-  const told = {
+  const question = {
     what,
     name: $("name").value,
     model: form.elements.model.value,
     ttft_s: number("ttft_s"), tpot_s: number("tpot_s"), e2e_s: number("e2e_s"),
   };
   if (form.elements.source.value === "trace") {
-    Object.assign(told, { trace: $("trace").value, columns: mapped, skip_bad: form.elements.skip_bad.checked });
+    Object.assign(question, { trace: $("trace").value, columns: mapped, skip_bad: form.elements.skip_bad.checked });
   } else {
-    told.load = from(["rate", "requests", "prompt_tokens", "output_tokens", "prompt_cv", "output_cv", "cv", "groups", "prefix_tokens", "turns"]);
+    question.load = from(["rate", "requests", "prompt_tokens", "output_tokens", "prompt_cv", "output_cv", "cv", "groups", "prefix_tokens", "turns"]);
   }
   if (what === "compare") {
-    Object.assign(told, from(["replicas", "tensor"]), {
+    Object.assign(question, from(["replicas", "tensor"]), {
       device: form.elements.device.value,
       routers: ticked("routers"),
       loads: form.elements.loads.value.split(",").map((each) => each.trim()).filter(Boolean).map(Number),
       find_collapse: form.elements.find_collapse.checked,
     });
   } else {
-    Object.assign(told, from(["attainment"]), {
+    Object.assign(question, from(["attainment"]), {
       devices: ticked("devices"), minimize: form.elements.minimize.value, time_limit_s: number("time_limit_s"),
     });
   }
-  return told;
+  return question;
 }
 
 function lacking() {
@@ -84,18 +84,18 @@ async function preview() {
   const turn = ++asking;
   show();
   const words = lacking();
-  let told = null, error = words;
+  let reply = null, error = words;
   if (!words) {
-    try { told = await ask("api/preview", asked()); error = told.lacking; } catch (wrong) { error = wrong.message; }
+    try { reply = await ask("api/preview", asked()); error = reply.lacking; } catch (wrong) { error = wrong.message; }
   }
   if (turn !== asking) return;
   $("lacking").textContent = error;
   $("start").disabled = error !== "";
-  if (told) {
-    $("yaml").textContent = told.yaml;
-    $("shell").textContent = told.shell;
-    $("file-name").textContent = `runs/${told.name}/scenario.yaml`;
-    $("name").placeholder = told.name;
+  if (reply) {
+    $("yaml").textContent = reply.yaml;
+    $("shell").textContent = reply.shell;
+    $("file-name").textContent = `runs/${reply.name}/scenario.yaml`;
+    $("name").placeholder = reply.name;
   }
 }
 
@@ -143,7 +143,7 @@ async function traces(chosen) {
   await fresh();
 }
 
-async function fresh() { // another trace, whose columns nobody has named yet
+async function fresh() { // another trace, whose columns have no names yet
   mapped = {};
   $("mapping").hidden = true;
   $("traffic").textContent = $("trace-error").textContent = "";
@@ -174,31 +174,31 @@ async function look() {
   $("traffic").textContent = `Reading ${trace} …`;
   $("trace-error").textContent = "";
   try {
-    const told = await ask("api/look", turn);
+    const reply = await ask("api/look", turn);
     if (trace !== $("trace").value) return;
-    if (told.missing.length && told.missing.every((field) => told.suggested[field])) {
-      mapped = { ...mapped, ...told.suggested };
+    if (reply.missing.length && reply.missing.every((field) => reply.suggested[field])) {
+      mapped = { ...mapped, ...reply.suggested };
       await look();
-      map(told, true);
+      map(reply, true);
       return;
     }
-    $("traffic").textContent = told.summary && `${told.summary}.`;
-    $("trace-error").textContent = told.error;
-    map(told, false);
+    $("traffic").textContent = reply.summary && `${reply.summary}.`;
+    $("trace-error").textContent = reply.error;
+    map(reply, false);
   } catch (wrong) {
     $("traffic").textContent = "";
     $("trace-error").textContent = wrong.message;
   }
 }
 
-function map(told, suggested) {
-  const fields = { ...told.fields, ...mapped };
+function map(reply, suggested) {
+  const fields = { ...reply.fields, ...mapped };
   $("mapping").hidden = false;
-  if (suggested) $("mapping-words").textContent = `No column has a known name for ${told.missing.join(", ")}: check what is suggested.`;
-  else if (told.missing.length) $("mapping-words").textContent = `No column for ${told.missing.join(", ")}: choose it.`;
-  else if (!Object.keys(mapped).length) $("mapping-words").textContent = `Read as format ${told.format}.`;
-  $("columns").replaceChildren(...Object.entries(told.needed).map(([field, meaning]) => {
-    const select = make("select", { id: `column-${field}` }, ...["", ...told.columns].map((name) => make("option", { value: name, textContent: name || "choose …" })));
+  if (suggested) $("mapping-words").textContent = `No column has a known name for ${reply.missing.join(", ")}: check what is suggested.`;
+  else if (reply.missing.length) $("mapping-words").textContent = `No column for ${reply.missing.join(", ")}: choose it.`;
+  else if (!Object.keys(mapped).length) $("mapping-words").textContent = `Read as format ${reply.format}.`;
+  $("columns").replaceChildren(...Object.entries(reply.needed).map(([field, meaning]) => {
+    const select = make("select", { id: `column-${field}` }, ...["", ...reply.columns].map((name) => make("option", { value: name, textContent: name || "choose …" })));
     select.value = fields[field] ?? "";
     select.addEventListener("change", async () => {
       if (select.value) mapped = { ...mapped, [field]: select.value }; else delete mapped[field];
@@ -252,8 +252,8 @@ function row(run) {
 
 const ended = (run) => run.files.includes("result.json") || run.files.includes("plan.json");
 
-function list(told) {
-  runs = told;
+function list(reply) {
+  runs = reply;
   $("no-runs").hidden = runs.length > 0;
   for (const run of runs) {
     const parts = rows.get(run.name) ?? row(run);
@@ -273,17 +273,17 @@ function list(told) {
       return make("a", { href: `runs/${run.name}/${file}`, target: "_blank", rel: "noopener", textContent: page ? "Open the report" : file, className: page ? "page" : "" });
     }));
   }
-  told = runs.filter((run) => run.what === "compare" && ended(run)).map((run) => run.name).reverse();
+  const compared = runs.filter((run) => run.what === "compare" && ended(run)).map((run) => run.name).reverse();
   const select = $("story-run"), before = select.value;
-  if ([...select.options].map((each) => each.value).join() !== told.join()) {
-    select.replaceChildren(...told.map((name) => make("option", { textContent: name })));
-    if (told.includes(before)) select.value = before;
+  if ([...select.options].map((each) => each.value).join() !== compared.join()) {
+    select.replaceChildren(...compared.map((name) => make("option", { textContent: name })));
+    if (compared.includes(before)) select.value = before;
     if (select.value !== before) routers();
   }
 }
 
-function progress(told) {
-  for (const [name, at] of Object.entries(told)) {
+function progress(reply) {
+  for (const [name, at] of Object.entries(reply)) {
     const parts = rows.get(name);
     if (!parts) continue;
     if (at.share === null) parts.bar.removeAttribute("value"); else parts.bar.value = at.share;
@@ -310,9 +310,9 @@ $("put-beside").addEventListener("click", async () => {
   const names = chosen();
   $("beside-error").textContent = "";
   try {
-    const told = await ask(`api/beside?${names.map((name) => `run=${encodeURIComponent(name)}`).join("&")}`);
-    const head = make("tr", {}, make("th", { scope: "col", textContent: "Figure" }), ...told.runs.map((name) => make("th", { scope: "col", className: "n", textContent: name })));
-    const body = told.groups.flatMap((group) => [
+    const reply = await ask(`api/beside?${names.map((name) => `run=${encodeURIComponent(name)}`).join("&")}`);
+    const head = make("tr", {}, make("th", { scope: "col", textContent: "Figure" }), ...reply.runs.map((name) => make("th", { scope: "col", className: "n", textContent: name })));
+    const body = reply.groups.flatMap((group) => [
       make("tr", {}, make("th", { scope: "rowgroup", className: "group", colSpan: names.length + 1, textContent: group.title })),
       ...group.rows.map((each) => make("tr", {}, make("th", { scope: "row", title: each.meaning, textContent: each.label }), ...each.cells.map(cell))),
     ]);
@@ -325,10 +325,10 @@ $("put-beside").addEventListener("click", async () => {
   }
 });
 
-function cell(told) {
-  const mark = { better: "▲ ", worse: "▼ " }[told.verdict] ?? "";
-  return make("td", { className: "n" }, told.text, told.margin ? ` ${told.margin}` : "",
-    told.difference ? make("small", { className: told.verdict, textContent: `${mark}${told.difference}${told.verdict ? `, ${told.verdict}` : ""}` }) : null);
+function cell(reply) {
+  const mark = { better: "▲ ", worse: "▼ " }[reply.verdict] ?? "";
+  return make("td", { className: "n" }, reply.text, reply.margin ? ` ${reply.margin}` : "",
+    reply.difference ? make("small", { className: reply.verdict, textContent: `${mark}${reply.difference}${reply.verdict ? `, ${reply.verdict}` : ""}` }) : null);
 }
 
 // Story ---------------------------------------------------------------------------------------------------------------
@@ -348,15 +348,15 @@ $("ask").addEventListener("submit", async (event) => {
   const button = event.submitter;
   button.disabled = true;
   try {
-    const told = await ask(`api/runs/${$("story-run").value}/story`, { request: Number($("story-request").value), router: $("story-router").value });
+    const reply = await ask(`api/runs/${$("story-run").value}/story`, { request: Number($("story-request").value), router: $("story-router").value });
     const head = ["At", "Since arrival", "Where", "What happened"].map((text, at) => make("th", { scope: "col", textContent: text, className: at < 2 ? "n" : "" }));
-    const body = told.lines.map((line) => make("tr", {},
+    const body = reply.lines.map((line) => make("tr", {},
       make("td", { className: "n", textContent: `${line.at_s.toFixed(6)} s` }), make("td", { className: "n", textContent: `+${line.since_s.toFixed(6)} s` }),
       make("td", { textContent: line.place }), make("td", { textContent: line.said })));
     $("story-table").replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...body)));
     $("story-table").hidden = false;
-    $("story-closing").textContent = told.closing;
-    $("story-words").textContent = told.shell;
+    $("story-closing").textContent = reply.closing;
+    $("story-words").textContent = reply.shell;
   } catch (wrong) {
     $("story-words").textContent = "";
     $("story-error").textContent = wrong.message;
