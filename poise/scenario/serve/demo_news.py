@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 from poise.core.action import Action
 from poise.core.event import Event, Failed, Refused
@@ -36,7 +35,9 @@ class News:
         self._gateway: Gateway | None = None
         self._moved: defaultdict[int, set[int]] = defaultdict(set)
         self._cut: defaultdict[int, set[int]] = defaultdict(set)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._lives: dict[str, asyncio.Task[None]] = {}
+        self._started: dict[str, asyncio.Event] = {}
+        self._watching: asyncio.Task[None] | None = None
 
     def listen(self, gateway: Gateway) -> None:
         """Follow the events of a gateway, which go on to its recorder."""
@@ -49,7 +50,7 @@ class News:
                 keep(what)
 
         world.keep = heard
-        self._do(self._queues(gateway))
+        self._watching = asyncio.get_running_loop().create_task(self._queues(gateway))
 
     def hear(self, what: Event | Action) -> None:
         """One event: a request that another engine may take, or one whose answer broke off."""
@@ -60,36 +61,42 @@ class News:
 
     def stop(self) -> None:
         """Say no more."""
-        for task in self._tasks:
+        for task in (*self._lives.values(), *([self._watching] if self._watching else [])):
             task.cancel()
 
     def died(self, engine: DemoEngine) -> None:
         """The process of an engine died."""
         self._say(f"engine {engine.name} died (PID {engine.process.pid})")
-        if (there := self._at(engine)) is not None:
-            self._do(self._death(engine, there))
+        if (before := self._lives.get(engine.name)) is not None:
+            before.cancel()
+        started = self._started[engine.name] = asyncio.Event()
+        self._lives[engine.name] = asyncio.get_running_loop().create_task(self._follow(engine, started))
 
     def started(self, engine: DemoEngine) -> None:
         """Its next process listens."""
-        self._say(f"engine {engine.name} was started again: PID {engine.process.pid}, its cache is empty")
-        if (there := self._at(engine)) is not None:
-            self._do(self._return(engine, there))
+        self._started[engine.name].set()
 
-    def _at(self, engine: DemoEngine) -> Engine | None:
+    async def _follow(self, engine: DemoEngine, started: asyncio.Event) -> None:
+        """From an engine's death to its return, one line after the other."""
         assert self._gateway is not None
-        return next((each for each in self._gateway.world.fleet if each.name == engine.name), None)
+        there = next((each for each in self._gateway.world.fleet if each.name == engine.name), None)
+        if there is not None:
+            await self._death(engine, there, started)
+        await started.wait()
+        self._say(f"engine {engine.name} was started again: PID {engine.process.pid}, its cache is empty")
+        if there is not None:
+            await self._return(engine, there)
 
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    async def _death(self, engine: DemoEngine, there: Engine, started: asyncio.Event) -> None:
+        """Say what became of the requests.
 
-    async def _death(self, engine: DemoEngine, there: Engine) -> None:
-        """Once the gateway has noticed a death and nothing is left there, say what became of the requests."""
+        It waits until the gateway has noticed the death and nothing is left there. A gateway that sends nothing to an
+        engine before its next process listens never notices.
+        """
         assert self._gateway is not None
         requests = self._gateway.world.control.state.requests
         left = int(NOTICED_S / STEP_S)
-        while left and (there.status != DOWN or requests[there.slot]):
+        while left and not started.is_set() and (there.status != DOWN or requests[there.slot]):
             left -= 1
             await asyncio.sleep(STEP_S)
         cut = self._cut.pop(there.slot, set())

@@ -52,11 +52,13 @@ def test_a_death_is_told_with_what_became_of_the_requests() -> None:
         for event in events:
             house.world.keep(event)
         assert kept == events
-        news.died(engine())
+        dead = engine()
+        news.died(dead)
         there.status = DOWN
         house.world.control.state.requests[0] = 0
         await until(lambda: len(lines) == 2)
-        news.started(engine(78))
+        dead.process = engine(78).process
+        news.started(dead)
         there.status = SERVING
         await until(lambda: len(lines) == 4)
         news.stop()
@@ -66,6 +68,21 @@ def test_a_death_is_told_with_what_became_of_the_requests() -> None:
             "engine 127.0.0.1:5001 was started again: PID 78, its cache is empty",
             "engine 127.0.0.1:5001 is back and takes requests; kill it again with: kill -9 78",
         ]
+
+    asyncio.run(main())
+
+
+def test_a_death_that_the_gateway_never_notices_is_told_before_the_return() -> None:
+    async def main() -> None:
+        lines: list[str] = []
+        news = News(lines.append)
+        news.listen(gateway(SimpleNamespace(name="127.0.0.1:5001", slot=0, status=SERVING)))
+        news.died(engine())
+        news.started(engine())
+        await until(lambda: len(lines) == 4)
+        news.stop()
+        parts = ["died", "0 requests moved", "started again", "is back"]
+        assert all(part in line for part, line in zip(parts, lines, strict=True))
 
     asyncio.run(main())
 
