@@ -417,13 +417,13 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else DONE
     except UserError as error:
-        return _say(str(error), MISTAKEN)
+        return _fail(str(error), MISTAKEN)
     except PoiseError as error:
         return _ours(error, f"{type(error).__name__}: {error}")
     except _CLICK as error:
         return _usage(error)
     except (KeyboardInterrupt, typer.Abort):
-        return _say("interrupted; nothing was written", INTERRUPTED)
+        return _fail("interrupted; nothing was written", INTERRUPTED)
     except (BrokenPipeError, SystemExit):  # Typer leaves by SystemExit when whoever reads us has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
@@ -438,17 +438,17 @@ def _usage(error: Any) -> int:
         return MISTAKEN
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "poise"
-    return _say(f"{error.format_message().rstrip('.')}; see `{path} --help`", MISTAKEN)
+    return _fail(f"{error.format_message().rstrip('.')}; see `{path} --help`", MISTAKEN)
 
 
 def _ours(error: Exception, text: str) -> int:
     """A failure that is not the user's: one line, or the traceback for whoever asks for it."""
     if os.environ.get("POISE_DEBUG"):
         raise error
-    return _say(f"{text}; for the traceback run again with POISE_DEBUG=1", FAILED)
+    return _fail(f"{text}; for the traceback run again with POISE_DEBUG=1", FAILED)
 
 
-def _say(message: str, code: int) -> int:
+def _fail(message: str, code: int) -> int:
     """One line on standard error."""
     print("poise:", " ".join(message.split()), file=sys.stderr)
     return code
