@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from poise.claims.options import ClaimOptions
+from poise.cli.completion import SHELLS, VARIABLE, complete, script
 from poise.cli.reading import reads
 from poise.cli.spelled import optional, renamed
 from poise.cli.train import app as train
@@ -366,6 +367,17 @@ def claim(options: ClaimOptions) -> None:
     try_claim(options)
 
 
+@app.command()
+def completion(
+    shell: Annotated[str, typer.Argument(help=f"{', '.join(SHELLS)}.", metavar="SHELL", show_default=False)],
+) -> None:
+    """Print a script that completes commands, options and names in a shell.
+
+    For bash: poise completion bash > ~/.local/share/bash-completion/completions/poise
+    """
+    print(script(shell))
+
+
 def _list(what: str, json: str | None) -> None:
     from poise.scenario.command import show_listing
 
@@ -389,7 +401,10 @@ WELCOME = """Poise simulates, compares and plans how large models are served and
 @cache
 def _command() -> Any:
     """The command line, made once for all calls of a process."""
-    return typer.main.get_command(app)
+    made = typer.main.get_command(app)
+    if VARIABLE in os.environ:
+        complete(made)
+    return made
 
 
 def main(argv: list[str] | None = None) -> int:
