@@ -46,4 +46,4 @@ def _numbers(value: Any, path: Path) -> Iterator[tuple[Path, int | float]]:
 
 def _short(value: float) -> str:
     """The number in few characters; a whole one of any length, too."""
-    return f"{value:g}" if isinstance(value, float) or abs(value) < 10**18 else f"a number of {len(str(value))} digits"
+    return repr(value) if isinstance(value, float) or abs(value) < 10**18 else "a number of more than 18 digits"

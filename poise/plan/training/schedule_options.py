@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from poise.pipeline import Costs
 
 Ranks = Annotated[int, typer.Option(metavar="P", help="Pipeline ranks.", min=1)]
-Microbatches = Annotated[int, typer.Option(metavar="M", help="Microbatches per step.", min=1)]
+Microbatches = Annotated[int, typer.Option(metavar="M", help="Microbatches per step; default: 2 per rank.", min=1)]
 Chunks = Annotated[int | None, typer.Option(metavar="V", help="Model chunks per rank.", min=1)]
 _EACH = "one number, or one per stage, as in 1,1,1.5"
 _SAME = "in the format of --f"
@@ -56,7 +56,7 @@ class PipelineOptions:
     """The pipeline and the times of its passes; copies to the host take (f + b + w) / 2 unless given."""
 
     ranks: Ranks
-    microbatches: Microbatches
+    microbatches: Microbatches = field(default_factory=int)
     chunks: Chunks = None
     f: ForwardTime = "1"
     b: InputTime = "1"
@@ -69,6 +69,10 @@ class PipelineOptions:
     offload: AwayTime = None
     reload: BackTime = None
     memory_limit: Limit = None
+
+    def __post_init__(self) -> None:
+        if not self.microbatches:  # as in `poise train run`; the default depends on another option
+            object.__setattr__(self, "microbatches", 2 * self.ranks)
 
     @property
     def costs(self) -> Costs:
