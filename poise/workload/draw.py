@@ -31,7 +31,7 @@ def count(name: str, value: float, *, least: int = 1, most: int = 2**63 - 1) -> 
     """Return `value` as an int when it is a whole number from `least` to `most`, else raise ScenarioError."""
     _number(name, value)
     if value != int(value) or not least <= value <= most:
-        upper = f" and at most {most}" if most < 2**63 - 1 else ""
+        upper = f" and at most {most}" if most < 2**63 - 1 or value > most else ""
         raise ScenarioError(f"{name} is {value!r}; it must be a whole number of at least {least}{upper}")
     return int(value)
 

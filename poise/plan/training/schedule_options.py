@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from poise.core.errors import ScheduleError
+from poise.core.errors import ScheduleError, UserError
 from poise.scenario.options import Json
 
 if TYPE_CHECKING:
@@ -51,6 +51,10 @@ TIMES = ("f", "b", "w", "comm", "s", "t", "barrier", "offload", "reload")
 """Options that a file of costs replaces."""
 
 
+MOST_PASSES = 1_000_000
+"""Ranks times microbatches beyond which a schedule takes minutes to make and cannot be drawn."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineOptions:
     """The pipeline and the times of its passes; copies to the host take (f + b + w) / 2 unless given."""
@@ -73,6 +77,11 @@ class PipelineOptions:
     def __post_init__(self) -> None:
         if not self.microbatches:  # as in `poise train run`; the default depends on another option
             object.__setattr__(self, "microbatches", 2 * self.ranks)
+        if self.ranks * self.microbatches > MOST_PASSES:
+            raise UserError(
+                f"--ranks {self.ranks} --microbatches {self.microbatches}: their product must be at most "
+                f"{MOST_PASSES:,}, for each of them is an operation to place; give fewer"
+            )
 
     @property
     def costs(self) -> Costs:
