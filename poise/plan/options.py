@@ -64,8 +64,8 @@ class PlanOptions:
     ] = field(default_factory=list)
     requests: Annotated[int, typer.Option(metavar="N", min=100, help="Requests per simulation.")] = 4000
     seeds: Annotated[
-        int, typer.Option(metavar="N", min=2, help="Seeds that confirm the plan under generated load.")
-    ] = 5
+        int, typer.Option(metavar="N", min=2, help="Most seeds that confirm a fleet; it ends with what decides.")
+    ] = 30
     jobs: Jobs = None
     ray: Ray = None
     time_s: Annotated[float | None, typer.Option("--time-limit", metavar="S", help="Longest search, in seconds.")] = (
