@@ -44,15 +44,6 @@ def plan_fleet(options: PlanOptions) -> bool:
     return found.found.interrupted
 
 
-def _sets(options: PlanOptions) -> list[str]:
-    """Changes of the scenario around the traffic, the names of its columns among them."""
-    if options.columns is None:
-        return options.sets
-    from poise.workload.readers.named import parse_columns
-
-    return [*options.sets, f"workload.columns={json.dumps(parse_columns(options.columns))}"]
-
-
 def ask(options: PlanOptions) -> PlanQuestion:
     """The question that the options state; UserError where they are not valid."""
     from poise.catalogue import device, model
@@ -74,7 +65,7 @@ def ask(options: PlanOptions) -> PlanQuestion:
     return PlanQuestion(
         source=Source(
             options.recorded, options.rate, _length(options.prompt_tokens, "--prompt-tokens"),
-            _length(options.output_tokens, "--output-tokens"), _sets(options),
+            _length(options.output_tokens, "--output-tokens"), options.sets, options.columns,
         ),
         model=model(options.model),
         goal=Goal(slo, attainment, options.minimize, options.budget, options.power_w),  # type: ignore[arg-type]
@@ -173,11 +164,11 @@ class Better:
 
         fleet = trial.fleet
         price = f" ${fleet.price_per_hour:.2f}/h" if fleet.price_per_hour else ""
-        said = f"{fleet.written}, {fleet.router}:{price} {counted(fleet.devices)}"
+        line = f"{fleet.written}, {fleet.router}:{price} {counted(fleet.devices)}"
         if for_programs():
-            print(json.dumps({"best": said}), file=sys.stderr, flush=True)
+            print(json.dumps({"best": line}), file=sys.stderr, flush=True)
         elif sys.stderr.isatty():
-            print(f"{self._clock() - self._since:5.1f} s  {said}", file=sys.stderr)
+            print(f"{self._clock() - self._since:5.1f} s  {line}", file=sys.stderr)
 
 
 def _show(options: PlanOptions, found: Plan) -> None:
