@@ -444,16 +444,14 @@ def test_a_quiet_demo_writes_its_files_and_prints_nothing(
     assert (tmp_path / "report.html").stat().st_size > 1000
 
 
-def test_memory_that_runs_out_is_said_in_one_line(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_that_runs_out_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def show(*_: object) -> None:
         raise MemoryError("Unable to allocate 7.45 GiB")
 
     monkeypatch.setattr("poise.scenario.command.show_listing", show)
     assert main(["models"]) == 2
-    said = "poise: memory ran out (Unable to allocate 7.45 GiB); ask for fewer requests, replicas or seeds\n"
-    assert capsys.readouterr().err == said
+    line = "poise: memory ran out (Unable to allocate 7.45 GiB); ask for fewer requests, replicas or seeds\n"
+    assert capsys.readouterr().err == line
 
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.yaml"))

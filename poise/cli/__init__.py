@@ -430,7 +430,7 @@ def main(argv: list[str] | None = None) -> int:
         return DONE
     except MemoryError as error:
         more = f" ({error})" if str(error) else ""
-        return _say(f"memory ran out{more}; ask for fewer requests, replicas or seeds", MISTAKEN)
+        return _fail(f"memory ran out{more}; ask for fewer requests, replicas or seeds", MISTAKEN)
     except Exception as error:
         return _ours(error, f"internal error: {type(error).__name__}: {error}")
 

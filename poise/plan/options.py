@@ -65,7 +65,7 @@ class PlanOptions:
     requests: Annotated[int, typer.Option(metavar="N", min=100, max=10_000_000, help="Requests per simulation.")] = 4000
     seeds: Annotated[
         int,
-        typer.Option(metavar="N", min=2, max=1000, help="Most seeds that confirm a fleet; fewer where they decide."),
+        typer.Option(metavar="N", min=2, max=1000, help="Most seeds that confirm a fleet; it ends with what decides."),
     ] = 30
     jobs: Jobs = None
     ray: Ray = None

@@ -137,11 +137,11 @@ def _risk(plan: Plan, best: Trial) -> Iterator[str]:
     """The plan's confidence, and where it is not sure what would decide it."""
     if plan.found.interrupted:
         return
-    asked = f"{100 * plan.ask.goal.attainment:g} %"
+    goal = f"{100 * plan.ask.goal.attainment:g} %"
     if plan.sure is best:
-        yield f"sure: {_interval(best)} of the requests meet the SLO over {_seeds(plan, best)}, above the {asked} asked"
+        yield f"sure: {_interval(best)} of the requests meet the SLO over {_seeds(plan, best)}, above the {goal} asked"
         return
-    parts = [f"not sure: {_interval(best)} over {_seeds(plan, best)}, around the {asked} asked", decides(plan, best)]
+    parts = [f"not sure: {_interval(best)} over {_seeds(plan, best)}, around the {goal} asked", decides(plan, best)]
     if plan.sure is not None:
         fleet = plan.sure.fleet
         price = f"${fleet.price_per_hour:.2f}/h, " if fleet.price_per_hour else ""

@@ -42,7 +42,7 @@ def side(shares: list[float], goal: float) -> int:
 
 @pytest.mark.parametrize("spread", [0.0, 0.3], ids=["independent", "seeds differ"])
 @pytest.mark.parametrize("goal", [0.9, 0.99])
-def test_a_share_that_is_the_goal_is_seldom_said_to_be_off_it(goal: float, spread: float) -> None:
+def test_a_share_that_is_the_goal_is_seldom_judged_off_it(goal: float, spread: float) -> None:
     """The worst case: any decision about a share that is exactly the goal is wrong; 5 % of the series may make one."""
     rng = np.random.default_rng(1)
     concentration = 20 / spread if spread else None
