@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from contextlib import redirect_stdout
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,11 @@ def test_a_plan_shows_itself_in_a_notebook() -> None:
     assert frame["chosen"].to_list() == [True] + [False] * (len(frame) - 1)
     assert found.to_pandas()["price_per_hour"].to_list() == frame["price_per_hour"].to_list()
     axes = found.plot().axes
+    again = replace(found.best, j_per_mtok=1e9)
+    dearer = replace(found, ask=replace(found.ask, goal=replace(found.ask.goal, minimize="energy")), best=again)
+    assert all(each.fleet != again.fleet for each in dearer.refuted), (
+        "other seeds took more energy, which refutes nothing"
+    )
     heads = ["price, $/h", "devices", "power drawn, kW", "SLO met", "TTFT at 99 %", "TPOT at 99 %"]
     assert [each.get_xlabel() for each in axes] == heads
     assert axes[0].get_yticklabels()[0].get_text() == f"{found.best.fleet.written}, {found.best.fleet.router}"
