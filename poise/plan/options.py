@@ -64,8 +64,9 @@ class PlanOptions:
     ] = field(default_factory=list)
     requests: Annotated[int, typer.Option(metavar="N", min=100, max=10_000_000, help="Requests per simulation.")] = 4000
     seeds: Annotated[
-        int, typer.Option(metavar="N", min=2, max=1000, help="Seeds that confirm the plan under generated load.")
-    ] = 5
+        int,
+        typer.Option(metavar="N", min=2, max=1000, help="Most seeds that confirm a fleet; it ends with what decides."),
+    ] = 30
     jobs: Jobs = None
     ray: Ray = None
     time_s: Annotated[

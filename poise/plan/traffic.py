@@ -85,19 +85,28 @@ class Source:
         return {"rate": self.rate, "requests": requests, **{name: value for name, value in given.items() if value}}
 
 
-def read_demand(source: Source, pool: Pool, seeds: int, requests: int) -> tuple[Demand, dict[str, Any]]:
+SEARCHED = 5
+"""Seeds of generated load, one of which is searched; those after them confirm."""
+
+
+def read_demand(source: Source, pool: Pool, requests: int) -> tuple[Demand, dict[str, Any]]:
     """The demand, and the workload section of a scenario that has it.
 
-    pool: any replica of the model, since a trace may name its models.  seeds: of generated load, the first of
-    which is searched. UserError for traffic that cannot be read or has no rate.
+    pool: any replica of the model, since a trace may name its models. UserError for traffic that cannot be read or has
+    no rate.
     """
     loaded = source.load(pool.device)
     traffic = Traffic(loaded, Cluster((pool,)))
+
+    def make(seed: int) -> Workload:
+        return _ended(traffic.make(seed), requests, loaded)
+
     try:
-        made = [_ended(traffic.make(seed), requests, loaded) for seed in range(1 if traffic.recorded else seeds)]
+        made = [make(seed) for seed in range(1 if traffic.recorded else SEARCHED)]
     except ScenarioError as error:
         raise source.plain(error) from None
-    return demand_of(made, name=source.name, requests=requests), resolved_workload(loaded)
+    more = None if traffic.recorded else make
+    return demand_of(made, name=source.name, requests=requests, make=more), resolved_workload(loaded)
 
 
 def _ended(workload: Workload, requests: int, loaded: Loaded) -> Workload:

@@ -77,11 +77,11 @@ def test_no_number_of_a_scenario_overflows(tree: dict[str, Any], tmp_path: Path)
     """Each in turn; none is accepted."""
     for way in numbers(tree):
         for value in (10**30, 1e308):
-            with pytest.raises(UserError) as said:
+            with pytest.raises(UserError) as raised:
                 build(load(changed(tree, way, value, tmp_path)))
-            assert "\n" not in str(said.value) and len(str(said.value)) < 500
+            assert "\n" not in str(raised.value) and len(str(raised.value)) < 500
             names = [key for key in way if isinstance(key, str)]
-            assert names[-1] in str(said.value) or names[-2] in str(said.value)
+            assert names[-1] in str(raised.value) or names[-2] in str(raised.value)
 
 
 @pytest.mark.parametrize("field", ["deadline_s", "timeout_s"])
@@ -102,7 +102,7 @@ def test_bandwidths_and_seeds_are_no_times(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"classes": {"a": {"tenant": 9 * 10**14}}}, "tenant is 900000000000000"),
         ({"shift": {"after": 0.5, "prompt": 1e9}}, r"prompt is 1e\+09, and 100 tokens times that are too many"),
@@ -114,10 +114,10 @@ def test_bandwidths_and_seeds_are_no_times(tmp_path: Path) -> None:
         ({"shared_prefixes": {"groups": 9, "prefix_tokens": 9, "depth": 10**6}}, "depth is 1000000"),
     ],
 )
-def test_what_a_column_or_the_memory_cannot_hold_is_refused(more: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_what_a_column_or_the_memory_cannot_hold_is_refused(more: dict[str, Any], message: str, tmp_path: Path) -> None:
     source = {"poisson": {"rate": 20, "requests": 20, **LENGTHS}}
     problem = build(load(changed({**PLAIN, "workload": source | more}, ("run", "warmup_s"), 0.0, tmp_path)))
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         problem.traffic.make(0)
 
 

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 def measure(claim: Claim, bench: Bench) -> Findings:
     """What each formula of a criterion comes to, and the curves of the runs."""
     lets = {name: parsed(text) for name, text in claim.let.items()}
-    asked = {key: parsed(each.test.value) for key, each in claim.criteria.items() if each.test and each.test.value}
+    formulas = {key: parsed(each.test.value) for key, each in claim.criteria.items() if each.test and each.test.value}
     shown = {key: parsed(each.test.shows) for key, each in claim.criteria.items() if each.test and each.test.shows}
-    wanted = set().union(*(figures(tree) for tree in (*lets.values(), *asked.values(), *shown.values())))
-    tables = _tables(claim, bench, wanted, {*_named(asked), *_named(shown), *_named(lets)})
+    wanted = set().union(*(figures(tree) for tree in (*lets.values(), *formulas.values(), *shown.values())))
+    tables = _tables(claim, bench, wanted, {*_named(formulas), *_named(shown), *_named(lets)})
     names: Names = {**tables, **lets}
     answers = [
         Answer(key, in_words(evaluated(shown.get(key, tree), names)), evaluated(tree, names))
-        for key, tree in asked.items()
+        for key, tree in formulas.items()
     ]
     curves = [each for name, runs in claim.runs.items() for each in _curves(runs, tables[name])]
     return Findings(answers, curves)

@@ -73,15 +73,15 @@ def measure(bench: Bench) -> Findings:
 def _routed(bench: Bench) -> Answer:
     """Seconds to the first token in the mean, by diagonals, segment by segment and with full attention."""
     whole = [_first_s(bench, rate, Roofline()) for rate in RATES]
-    ordered, told = True, []
+    ordered, texts = True, []
     for reached in (0.5, 1.0):
         terms = [DiagonalBatching(SEGMENT, reached=reached, grouped=grouped) for grouped in (True, False)]
         by, one = ([_first_s(bench, rate, Termed(Roofline(), (term,))) for rate in RATES] for term in terms)
         ordered = ordered and all(a < b < c for a, b, c in zip(by, one, whole, strict=True))
-        told.append(f"{reached:.0%}: {_row(by)} against {_row(one)}")
+        texts.append(f"{reached:.0%}: {_row(by)} against {_row(one)}")
     return Answer(
         "routed",
-        f"{'; '.join(told)}; {_row(whole)} s with full attention, at {', '.join(map(str, RATES))} req/s",
+        f"{'; '.join(texts)}; {_row(whole)} s with full attention, at {', '.join(map(str, RATES))} req/s",
         ordered,
     )
 

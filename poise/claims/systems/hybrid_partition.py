@@ -45,11 +45,11 @@ def measure(bench: Bench) -> Findings:
             names.setdefault(fleet, []).append(f"{quick.name} and {steady.name}")
     mixed = [fleet for fleet, (_, kinds) in FLEETS.items() if len(set(kinds)) > 1]
     mixes = any(len(set(cut.split("+"))) > 1 for row in names.values() for each in row for cut in each.split(" and "))
-    told = "; ".join(f"{fleet}: {', '.join(_gain(each) for each in row)}" for fleet, row in latency.items())
+    text = "; ".join(f"{fleet}: {', '.join(_gain(each) for each in row)}" for fleet, row in latency.items())
     criteria = [
         Answer(
             "never slower",
-            f"latency {told}; at batches of {', '.join(map(str, BATCHES))}",
+            f"latency {text}; at batches of {', '.join(map(str, BATCHES))}",
             [each for rows in (latency, slowest) for row in rows.values() for each in row],
         ),
         Answer(
@@ -73,14 +73,14 @@ def _gain(times: float) -> str:
 
 def _routed(bench: Bench) -> Answer:
     """Seconds of a request in the mean, by stages of different groups and by uniform ones."""
-    sooner, told = True, []
+    sooner, texts = True, []
     for cut, (big, uniform) in ROUTED.items():
         own = [_request_s(bench, big, cut, rate) for rate in RATES]
         others = {name: [_request_s(bench, big, name, rate) for rate in RATES] for name in uniform}
         sooner = sooner and all(one < two for row in others.values() for one, two in zip(own, row, strict=True))
         rows = ", ".join(f"{name} {_row(row)}" for name, row in {cut: own, **others}.items())
-        told.append(f"{big}: {rows} s")
-    return Answer("routed", f"{'; '.join(told)}; at {', '.join(map(str, RATES))} req/s", sooner)
+        texts.append(f"{big}: {rows} s")
+    return Answer("routed", f"{'; '.join(texts)}; at {', '.join(map(str, RATES))} req/s", sooner)
 
 
 def _request_s(bench: Bench, big: str, tensors: str, rate: float) -> float:

@@ -48,11 +48,11 @@ def _ahead(rates: Rates) -> Answer:
         return lead.apart and (lead.value or 0) > 0
 
     ahead = [most for most in IN_FLIGHT if sure(most, CENTRAL) and sure(most, BATCH)]
-    told = "; ".join(
+    text = "; ".join(
         f"{most:,} rows: {mean(_ratio(rates, most, CENTRAL)):.2f} and {mean(_ratio(rates, most, BATCH)):.2f} times"
         for most in IN_FLIGHT
     )
-    return Answer("ahead", told, len(ahead))
+    return Answer("ahead", text, len(ahead))
 
 
 def _band(rates: Rates) -> Answer:

@@ -87,11 +87,11 @@ def _pooled(bench: Bench) -> list[Answer]:
     rows = list(gains.values())
     rising = all(one < two for low, high in pairwise(rows) for one, two in zip(low, high, strict=True))
     falling = all(one >= two for row in rows for one, two in pairwise(row))
-    said = "; ".join(f"{a}: {', '.join(f'{each:.2f}' for each in row)}" for a, row in gains.items())
-    told = f"{said} times at {', '.join(map(str, STREAMS))} streams"
+    ratios = "; ".join(f"{a}: {', '.join(f'{each:.2f}' for each in row)}" for a, row in gains.items())
+    text = f"{ratios} times at {', '.join(map(str, STREAMS))} streams"
     return [
-        Answer("one stream", told, rising and all(row[0] > 1 for row in rows)),
-        Answer("streams", told, falling and all(each >= 1 for row in rows for each in row)),
+        Answer("one stream", text, rising and all(row[0] > 1 for row in rows)),
+        Answer("streams", text, falling and all(each >= 1 for row in rows for each in row)),
     ]
 
 
