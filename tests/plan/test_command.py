@@ -235,3 +235,19 @@ def test_a_trace_is_given_once(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "absent.csv" in capsys.readouterr().err
     assert main([*given, str(tmp_path / "other.csv")]) == 2
     assert "give one of them" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("columns", [True, False])
+def test_an_error_about_a_trace_names_the_trace_and_its_option(
+    columns: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And neither the scenario that plan makes of it nor an option that was not given."""
+    trace = tmp_path / "t.csv"
+    head = "created at,in,out,model" if columns else "arrival_s,prompt_tokens,output_tokens,model"
+    trace.write_text(f"{head}\n" + "".join(f"{at},10,5,llama\n" for at in range(9)))
+    argv = ["plan", "--trace", str(trace), "--model", "llama-3.1-8b", "--devices", "H100", "--slo", "ttft_s=1"]
+    argv += ["--columns", "arrival_s=created at,prompt_tokens=in,output_tokens=out"] if columns else []
+    assert main(argv) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"poise: {trace}: the trace asks for 'llama', which no pool serves")
+    assert said.endswith("or give --set workload.ignore_model=true\n")

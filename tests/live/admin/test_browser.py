@@ -165,3 +165,24 @@ def test_a_token_is_requested_and_remembered(tmp_path: Path) -> None:
             assert all("401" in each for each in browser.errors), browser.errors
 
     run(main)
+
+
+def test_a_map_of_engines_keeps_their_order_and_shows_what_tells_them_apart() -> None:
+    names = [f"pool-east.{letter}.example" for letter in "cab"]
+
+    async def main() -> None:
+        async with house(names) as here, Browser() as browser:
+            await browser.open(f"http://127.0.0.1:{here.admin_port}/")
+            await browser.until("document.querySelectorAll('#engines tr').length === 3")
+            await browser.value("document.querySelector('#small').click()")
+            for word in ("a.example", ""):
+                await browser.value(
+                    f"document.querySelector('#find').value = '{word}'; "
+                    "document.querySelector('#find').dispatchEvent(new Event('input'))"
+                )
+            shown = "[...document.querySelectorAll('#map button')].map(each => {})"
+            assert await browser.value(shown.replace("{}", "each.firstChild.textContent")) == ["c", "a", "b"]
+            assert await browser.value(shown.replace("{}", "each.title")) == names
+            assert browser.said == []
+
+    run(main)
