@@ -85,6 +85,6 @@ def test_a_claim_fits_a_screen_or_two(name: str) -> None:
     lines = (find.FOLDER / f"{name}.toml").read_text(encoding="utf-8").splitlines()
     criteria = len(find.claim(name).criteria)
     about = find.claim(name)
-    parts = len(about.sweeps) + len(about.runs) + len(about.capacities)
+    parts = len(about.sweeps) + len(about.runs) + len(about.capacities) + len(about.points)
     assert len(lines) <= 35 + 7 * max(criteria, 1) + 10 * parts
     assert max(map(len, lines)) <= 125
