@@ -20,6 +20,14 @@ Trust = Literal["code", "text", "notes", "abstract"]
 or in its abstract alone. The weaker, the less is asked: of an abstract nothing but directions."""
 
 
+RATES = "load, req/s"
+"""What an axis of rates is called."""
+
+
+EXPERIMENTS = ("sweeps", "runs", "capacities")
+"""The sections that simulate policies."""
+
+
 class Source(Section):
     """A file that an experiment reads."""
 
@@ -104,7 +112,7 @@ class Criterion(Section):
 class SweepSection(Section):
     """The policies of `compare` under one scenario, along an axis."""
 
-    across: str = Field(description="what the axis is, with its unit, as in 'load, req/s'")
+    across: str = Field(default="", description="what the axis is, with its unit; of rates 'load, req/s'")
     of: list[str] = Field(default=[], description="the labels of `compare` that are in it, all where it is left out")
     vary: str | list[str] = Field(default=[], description="what changes, as in workload.poisson.rate, or several")
     at: list[float] = Field(min_length=1, description="its values, as in [4, 8, 12]")
@@ -113,12 +121,21 @@ class SweepSection(Section):
     curves: dict[str, str] = Field(default={}, description="figures to draw, by title")
     kind: Kind | None = Field(default=None, description="how curves are written: seconds, share or number")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _across_rates(cls, data: Any) -> Any:
+        """An axis of rates needs no name."""
+        vary = data.get("vary") if isinstance(data, dict) else None
+        return {"across": RATES, **data} if isinstance(vary, str) and vary.endswith(".rate") else data
+
     @model_validator(mode="after")
     def _one_for_each(self) -> SweepSection:
         if self.each and len(self.each) != len(self.at):
             raise ValueError(f"has {len(self.each)} mappings in `each` for {len(self.at)} values; give one for each")
         if not self.vary and not self.each and len(self.at) > 1:
             raise ValueError("changes nothing along its axis; give vary, as in workload.poisson.rate, or each")
+        if not self.across and type(self) is SweepSection:
+            raise ValueError("varies what is no rate and says nothing of its axis; give across")
         return self
 
     def changes(self, place: float) -> dict[str, Any]:
@@ -134,7 +151,6 @@ class RunsSection(SweepSection):
     What changes for one label alone is at settings.LABEL.PATH, as in settings.ours.cluster.pools.0.replicas.
     """
 
-    across: str = Field(default="", description="what the axis is, with its unit, as in 'load, req/s'")
     at: list[float] = Field(default=[0.0], min_length=1, description="its values, as in [4, 8, 12]")
     seeds: Whole | None = Field(default=None, ge=1, description="how many, where that is not as the claim says")
     whole: bool = Field(default=False, description="whether a quick run has all of them, as they are short")
@@ -154,7 +170,6 @@ class PointsSection(SweepSection):
     """
 
     call: str = Field(description="a function or class, as in poise.cost.intensity.decode_s")
-    across: str = Field(default="", description="what the axis is, with its unit, as in 'context'")
     at: list[float] = Field(default=[0.0], min_length=1, description="its values, as in [1024, 4096]")
     lines: dict[str, dict[str, Any]] = Field(default={}, description="by label, the arguments that are its own")
     paper: list[float] = Field(default=[], description="published values, one for each value of `at`")
@@ -170,7 +185,7 @@ class PointsSection(SweepSection):
 class CapacitySection(Section):
     """The highest rate that each policy of `compare` carries within the limits of the setting's `slo`."""
 
-    across: str = Field(description="what the rate is, with its unit, as in 'load, req/s'")
+    across: str = Field(default=RATES, description="what the rate is, with its unit")
     of: list[str] = Field(default=[], description="the labels of `compare` that are in it, all where it is left out")
     vary: str = Field(default="workload.poisson.rate", description="the rate, as in workload.poisson.rate")
     most: float = Field(gt=0, description="the highest rate that is tried, as in 24")
@@ -228,6 +243,15 @@ class Claim(Section):
     headline: dict[str, Criterion] = Field(default={}, description="what must come out of the headline, by a short key")
     beside: dict[str, Criterion] = Field(default={}, description="what else must come out, by a short key")
     notes: dict[str, str] = Field(default={}, description="what is told and not judged, by a short key")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _compared(cls, data: Any) -> Any:
+        """Without labels, those are compared that the claim names for its slot, each by itself."""
+        if not isinstance(data, dict) or {"compare", "settings"} & {*data} or not {*EXPERIMENTS} & {*data}:
+            return data
+        names = [name for each in ("others", "policies") for name in data.get(each, []) if isinstance(name, str)]
+        return {**data, "compare": {name: {data.get("slot"): name} for name in names}}
 
     @model_validator(mode="after")
     def _consistent(self) -> Claim:
