@@ -7,12 +7,13 @@ DEMO_OUT ?= demo-out
 UI_DIR ?= poise-ui
 SEED ?= $(shell date +%s)
 
-.PHONY: help venv demo demo-live ui test test-slow explore lint bench compile uncompile wheels test-wheels clean
+.PHONY: help venv demo demo-live ui docs test test-slow explore lint bench compile uncompile wheels test-wheels clean
 
 help:
 	@echo "make demo       four routers at four loads; TRACE=FILE does the same on a recorded trace"
 	@echo "make demo-live  a gateway before four emulated engines, traffic until Ctrl-C, its page"
 	@echo "make ui         a local page that compares and plans on your traces; UI_DIR=DIR keeps its runs"
+	@echo "make docs       site/: the documentation as a site with search and the Python API; it fails on any broken link"
 	@echo "make test       the tests (5 minutes on two cores); make test-slow runs the long ones"
 	@echo "make explore    the properties on examples that no run has seen; SEED=NUMBER repeats a run"
 	@echo "make lint       ruff and mypy;  make bench  speed;  make venv  only the environment of the tests"
@@ -36,9 +37,13 @@ venv: .venv/ready
 	$(PIP) -r requirements-ui.txt
 	@touch $@
 
-.venv/ready: .venv/base requirements-test.txt requirements-live.txt requirements-ui.txt
+.venv/docs: .venv/base requirements-docs.txt
+	$(PIP) -r requirements-docs.txt
+	@touch $@
+
+.venv/ready: .venv/base requirements-test.txt requirements-live.txt requirements-ui.txt requirements-docs.txt
 	$(PIP) -r requirements-test.txt
-	@touch $@ .venv/live .venv/ui
+	@touch $@ .venv/live .venv/ui .venv/docs
 
 demo: .venv/base
 	@$(BIN)/poise demo --out $(DEMO_OUT) $(if $(TRACE),--trace $(TRACE))
@@ -48,6 +53,9 @@ demo-live: .venv/live
 
 ui: .venv/ui
 	@$(BIN)/poise ui $(UI_DIR)
+
+docs: .venv/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 test: venv
 	$(BIN)/python -m pytest -n auto --maxprocesses 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,14 @@ settings.load_profile("poise")
 
 
 def pytest_configure() -> None:
-    """The examples of a fixed profile follow from the test alone.
+    """The examples of a fixed profile follow from the test alone, and an interrupt is one in the background too.
 
+    A shell starts what it sends to the background with interrupts ignored, which all processes of the tests inherit.
     Hypothesis also draws constants from the sources of all modules loaded so far, so the same test would meet other
     examples in a run of its own, on another worker, or after a change elsewhere.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if settings().derandomize:
         nothing = Constants()
         providers._get_local_constants = lambda: nothing

@@ -132,10 +132,11 @@ def fingerprint(some: Iterable[Path], root: Path, more: str = "") -> str:
     return told.hexdigest()[:16]
 
 
+@cache
 def code(source: str) -> str:
     """Python source without docstrings, comments and empty lines: words that change make no result stale."""
     lines = source.splitlines()
-    for token in tokenize.generate_tokens(StringIO(source).readline):
+    for token in tokenize.generate_tokens(StringIO(source).readline) if "#" in source else ():
         if token.type == tokenize.COMMENT:
             row, column = token.start
             lines[row - 1] = lines[row - 1][:column]
