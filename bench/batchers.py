@@ -59,10 +59,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Speed of the simulator under each batcher.")
     parser.add_argument("batchers", nargs="*", default=names("batcher"), help="names of batchers; all without any")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="take the best of N runs")
-    told = parser.parse_args()
+    options = parser.parse_args()
     print("requests per CPU second      " + "".join(f"{load.name:>15}" for load in LOADS))
-    for batcher in told.batchers:
-        seconds = [min(simulated(batcher, load).run.cpu_s for _ in range(told.repeat)) for load in LOADS]
+    for batcher in options.batchers:
+        seconds = [min(simulated(batcher, load).run.cpu_s for _ in range(options.repeat)) for load in LOADS]
         print(f"{batcher:29}" + "".join(f"{REQUESTS / each:15,.0f}" for each in seconds), flush=True)
 
 

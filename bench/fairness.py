@@ -120,11 +120,11 @@ def bound(run: Run, load: ps.workload.Workload, name: str) -> float:
     """
     order, _, predictor = name.partition(", ")
     longest, most, at_once = int(load.prompt.max()), int(load.output.max()), REPLICAS * CEILING
-    told, error = (most if predictor else 0), (0 if predictor == "oracle" else most)
+    predicted, error = (most if predictor else 0), (0 if predictor == "oracle" else most)
     if order == "dlpm":
-        unit = DeficitLongestPrefix().quantum + longest + 2 * (told + 2 * at_once * error)
+        unit = DeficitLongestPrefix().quantum + longest + 2 * (predicted + 2 * at_once * error)
     else:
-        unit = longest + 2 * (told + at_once * error)
+        unit = longest + 2 * (predicted + at_once * error)
     return _longest(run, load, 2 * QUIET * unit)
 
 
@@ -172,11 +172,11 @@ def main() -> None:
     print(f"{'':22}{'p50, p99 s':>18}{'p50, p99 s':>18}{'longest s':>13}{'s':>8}")
     for name, each in CASES.items():
         run = simulated(each, load)
-        told = figures(run, load)
+        results = figures(run, load)
         limit = f"{bound(run, load, name):.2f}" if name.startswith(("vtc", "dlpm")) else "-"
         print(
-            f"{name:22}{told.flooder_p50:10.2f}{told.flooder_p99:8.2f}{told.others_p50:10.2f}{told.others_p99:8.2f}"
-            f"{told.held_s:13.2f}{limit:>8}{100 * told.hits:7.1f}%"
+            f"{name:22}{results.flooder_p50:10.2f}{results.flooder_p99:8.2f}{results.others_p50:10.2f}{results.others_p99:8.2f}"
+            f"{results.held_s:13.2f}{limit:>8}{100 * results.hits:7.1f}%"
         )
 
 

@@ -80,7 +80,7 @@ def read_runs(since: str) -> Runs:
         if condition is not None and engine_defaults("vLLM", condition.version).since == since:
             pairs.setdefault(condition, {})[row.metric] = row
     whole = {c: found for c, found in pairs.items() if found.keys() >= {"tpot_ms", "ttft_ms"}}
-    told = np.array([_simulated(condition) for condition in whole])
+    predicted = np.array([_simulated(condition) for condition in whole])
     known = engine_defaults("vLLM", since)
     host = (known.step_s + known.joined_step_s, known.sequence_s + known.joined_sequence_s)
     return Runs(
@@ -89,8 +89,8 @@ def read_runs(since: str) -> Runs:
         np.array([c.prompt for c in whole]),
         np.array([found["tpot_ms"].value / 1e3 for found in whole.values()]),
         np.array([found["ttft_ms"].value / 1e3 for found in whole.values()]),
-        told[:, 0],
-        told[:, 1],
+        predicted[:, 0],
+        predicted[:, 1],
         (host, (known.front_s, known.front_token_s)),
     )
 
@@ -133,7 +133,7 @@ def held_out(forms: Forms, grid: list[tuple[float, float]], labels: NDArray[np.s
     return np.concatenate(parts)
 
 
-def _said(ratios: Floats) -> str:
+def _written(ratios: Floats) -> str:
     off = np.abs(ratios - 1)
     return f"{np.median(off):.1%}/{np.percentile(off, 90):.1%}"
 
@@ -147,8 +147,8 @@ def main(versions: list[str]) -> None:
         forms = (("per token", runs.per_token, host), ("first token", runs.first(runs.shipped[0]), front))
         for shipped, (what, form, grid) in zip(runs.shipped, forms, strict=True):
             best = fit(form, grid, whole)
-            cells = [_said(form(*at)) for at in ((0.0, 0.0), shipped, best)]
-            cells += [_said(held_out(form, grid, labels)) for labels in (runs.models, runs.devices)]
+            cells = [_written(form(*at)) for at in ((0.0, 0.0), shipped, best)]
+            cells += [_written(held_out(form, grid, labels)) for labels in (runs.models, runs.devices)]
             print(f"vLLM {since}", what, len(whole), *cells, "ships", shipped, "fitted", best, flush=True)
 
 

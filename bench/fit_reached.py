@@ -94,7 +94,7 @@ def _times(conditions: list[Condition], reached: Reached) -> Iterator[tuple[floa
         pool = condition.pools[0]
         key = (pool.model.name, pool.tensor, pool.pipeline, pool.replicas)
         if key not in estimators:
-            with patch.object(engine_cost, "engine_defaults", lambda *asked: _reaching(*asked, reached)):
+            with patch.object(engine_cost, "engine_defaults", lambda *arguments: _reaching(*arguments, reached)):
                 estimators[key] = engine_cost.cost_for(pool, condition.engine, condition.version)
         estimator, each = estimators[key], ceil(condition.load.clients / pool.replicas)
         prompt, output = round(condition.prompt), round(condition.output)
@@ -120,7 +120,7 @@ def held_out(group: Group, labels: NDArray[np.generic]) -> Floats:
     return np.concatenate([group.off(found, rows) for found, rows in parts])
 
 
-def _said(off: Floats) -> str:
+def _written(off: Floats) -> str:
     return f"{np.median(off):.0%}/{np.percentile(off, 90):.0%}"
 
 
@@ -131,11 +131,11 @@ def main(groups: list[tuple[str, ...]]) -> None:
         whole = {device: np.ones(len(group.measured), dtype=bool) for device, group in found.items()}
         for device, group in found.items():
             best = fit([(group, whole[device])])
-            cells = [_said(group.off(each, whole[device])) for each in (Reached(), best)]
-            cells += [_said(held_out(group, labels)) for labels in (group.models, group.prompts)]
+            cells = [_written(group.off(each, whole[device])) for each in (Reached(), best)]
+            cells += [_written(held_out(group, labels)) for labels in (group.models, group.prompts)]
             others = [(other, whole[name]) for name, other in found.items() if name != device]
             if others:
-                cells.append(f"by the other {_said(group.off(fit(others), whole[device]))}")
+                cells.append(f"by the other {_written(group.off(fit(others), whole[device]))}")
             print(engine, device, len(group.measured), *cells, best, flush=True)
         if len(found) > 1:
             print(engine, "of the maker", fit([(group, whole[device]) for device, group in found.items()]), flush=True)

@@ -80,8 +80,8 @@ def begun(path: Path | None) -> Values:
     """The point of an earlier fit, or where fitting begins."""
     if path is None:
         return start()
-    told = json.loads(path.read_text(encoding="utf-8"))
-    return np.log([(told["hosts"][host] if host else told["figures"])[name] for host, name in names()])
+    saved = json.loads(path.read_text(encoding="utf-8"))
+    return np.log([(saved["hosts"][host] if host else saved["figures"])[name] for host, name in names()])
 
 
 def figures_of(x: Values) -> Callable[[str], Figures]:
@@ -166,7 +166,7 @@ def of_hosts(runs: Sequence[Run], begin: Values, tries: int) -> Values:
     return x
 
 
-def said(ratios: Values) -> str:
+def written(ratios: Values) -> str:
     """Bias, median and 90th percentile of relative errors."""
     errors = np.exp(ratios) - 1
     median, p90 = np.quantile(abs(errors), (0.5, 0.9))
@@ -186,8 +186,8 @@ def held_out(runs: Sequence[Run], x: Values) -> None:
             own = [run for run, left in zip(runs, out, strict=True) if left]
             missed = off(own, figures_of(there))
             total += missed.tolist()
-            print(f"held out {what} {name:40} {said(missed)}", flush=True)
-        print(f"held out {what}, all{'':35} {said(np.array(total))}")
+            print(f"held out {what} {name:40} {written(missed)}", flush=True)
+        print(f"held out {what}, all{'':35} {written(np.array(total))}")
 
 
 def main() -> None:
@@ -205,10 +205,10 @@ def main() -> None:
     use = figures_of(x)
     for source in sorted({run.source for run in every}):
         own = [run for run in every if run.source == source]
-        print(f"{source:24} {said(off(own, use))}", flush=True)
+        print(f"{source:24} {written(off(own, use))}", flush=True)
     for (host, name), before, after in zip(names(), np.exp(start()), np.exp(x), strict=True):
         print(f"{host:20} {name:14} {before:10.4g} -> {after:10.4g}")
-    told = {
+    result = {
         "kind": "training figures",
         "date": "2026-11-22",
         "sources": [
@@ -225,7 +225,7 @@ def main() -> None:
             for host in HOSTS
         },
     }
-    wish.out.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    wish.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     if wish.held_out:
         held_out(runs, x)
 

@@ -74,12 +74,12 @@ def running(command: list[str], folder: Path, port: int) -> Iterator[subprocess.
 def answers(port: int) -> bool:
     """Whether a request gets through to a mock engine."""
     body = b'{"model":"tiny","messages":[{"role":"user","content":"hi"}],"max_tokens":100004}'
-    asked = urllib.request.Request(
+    request = urllib.request.Request(
         f"http://127.0.0.1:{port}/v1/chat/completions", body,
         {"content-type": "application/json", "authorization": "Bearer sk-local"},
     )  # fmt: skip
     try:
-        with urllib.request.urlopen(asked, timeout=2) as answer:
+        with urllib.request.urlopen(request, timeout=2) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False
@@ -151,16 +151,16 @@ def table(rows: dict[str, list[Slice]]) -> str:
     return "\n".join(lines)
 
 
-def rounds(folder: Path, bins: Path | None, asked: argparse.Namespace) -> dict[str, list[Slice]]:
+def rounds(folder: Path, bins: Path | None, options: argparse.Namespace) -> dict[str, list[Slice]]:
     """All slices of every gateway that is installed, starts and stays."""
     rows: dict[str, list[Slice]] = {}
-    draw = random.Random(asked.seed)
+    draw = random.Random(options.seed)
     with ExitStack() as stack:
         stack.enter_context(running(["./mock", "9100", "9101"], folder, 9100))
         started: list[tuple[Gateway, int]] = []
         for gateway in gateways(folder):
             program = found(gateway, bins)
-            if asked.only not in gateway.name or program is None:
+            if options.only not in gateway.name or program is None:
                 continue
             try:
                 process = stack.enter_context(running([program, *gateway.command], folder, gateway.port))
@@ -170,11 +170,11 @@ def rounds(folder: Path, bins: Path | None, asked: argparse.Namespace) -> dict[s
             started.append((gateway, process.pid))
             rows[gateway.name] = []
         time.sleep(1.0)  # routers look at their workers first
-        for number in range(asked.rounds):
-            stages = ",".join(each for each in asked.stages.split(",") if number == 0 or each not in LONG)
+        for number in range(options.rounds):
+            stages = ",".join(each for each in options.stages.split(",") if number == 0 or each not in LONG)
             for gateway, pid in draw.sample(started, len(started)) if stages else ():
                 watch = Watch()
-                figures = measure(gateway, pid, folder, stages, asked.secs)
+                figures = measure(gateway, pid, folder, stages, options.secs)
                 row = Slice(number, figures, watch.cores(), load())
                 rows[gateway.name].append(row)
                 print(
@@ -195,23 +195,23 @@ def main() -> None:
     asking.add_argument("--only", default="", help="gateways whose name holds this")
     asking.add_argument("--seed", type=int, default=0, help="of the order within rounds")
     asking.add_argument("--json", type=Path)
-    asked = asking.parse_args()
-    if asked.harness is None or not (asked.harness / "bench.py").is_file():
+    options = asking.parse_args()
+    if options.harness is None or not (options.harness / "bench.py").is_file():
         asking.error("--harness names no folder with bench.py; give one, or set POISE_GATEWAY_BENCH")
     for program in ("gcc", "wrk"):
         if shutil.which(program) is None:
             asking.error(f"{program} is not installed; the mock engines and the load need it")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        shutil.copytree(asked.harness, folder, dirs_exist_ok=True)
+        shutil.copytree(options.harness, folder, dirs_exist_ok=True)
         (folder / "run").mkdir(exist_ok=True)
         subprocess.run(["gcc", "-O2", "-o", "mock", "mock_backend.c"], cwd=folder, check=True)
-        rows = rounds(folder, asked.bin, asked)
+        rows = rounds(folder, options.bin, options)
     busy = sum(row.others >= QUIET for slices in rows.values() for row in slices)
     print(f"{os.cpu_count()} cores; {busy} of {sum(map(len, rows.values()))} slices beside busy neighbours\n")
     print(table(rows))
-    if asked.json is not None:
-        asked.json.write_text(json.dumps({name: [row._asdict() for row in each] for name, each in rows.items()}))
+    if options.json is not None:
+        options.json.write_text(json.dumps({name: [row._asdict() for row in each] for name, each in rows.items()}))
 
 
 if __name__ == "__main__":

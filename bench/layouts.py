@@ -38,27 +38,27 @@ def main() -> None:
     parser.add_argument("--wide", action="store_true", help="a space a hundred times as large as the default one")
     parser.add_argument("--seconds", type=float, default=10.0, help="of calculon")
     parser.add_argument("--calculon", type=Path, default=os.environ.get("POISE_CALCULON"))
-    asked = parser.parse_args()
+    options = parser.parse_args()
     job = Job(GPT3, device("A100-SXM-80GB"), DEVICES, 2048, BATCH)
     began, cpu = perf_counter(), process_time()
-    found = search(job, WIDE if asked.wide else None)
+    found = search(job, WIDE if options.wide else None)
     took, spent = perf_counter() - began, process_time() - cpu
     best = found.best[0]
     print(
         f"poise     {found.considered:,} layouts in {found.seconds:.2f} s: {found.rate:,.0f} a second; with the best\n"
         f"          simulated {took:.2f} s ({spent:.2f} CPU s): {best.layout.label()}: {best.seconds:.2f} s a step"
     )
-    if asked.calculon is None:
+    if options.calculon is None:
         print("calculon  not given; a checkout of calculon-ai/calculon by --calculon or POISE_CALCULON")
         return
-    rate, valid = _calculon(Path(asked.calculon), asked.seconds)
+    rate, valid = _calculon(Path(options.calculon), options.seconds)
     print(
         f"calculon  random layouts: {rate:>7,.0f} a second, {valid:,.0f} of them valid; ratio {found.rate / rate:,.0f}"
     )
-    told = _step(Path(asked.calculon), best.layout)
+    seconds = _step(Path(options.calculon), best.layout)
     own = predict(job, best.layout).seconds
-    said = f"{told:.2f} s a step" if isinstance(told, float) else f"rejected ({told})"
-    print(f"          the layout above: {said}; poise {own:.2f} s by closed forms")
+    text = f"{seconds:.2f} s a step" if isinstance(seconds, float) else f"rejected ({seconds})"
+    print(f"          the layout above: {text}; poise {own:.2f} s by closed forms")
 
 
 def _calculon(folder: Path, seconds: float) -> tuple[float, float]:

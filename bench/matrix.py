@@ -100,14 +100,14 @@ def measure(rows: list[Calls], in_flight: int, agents: int) -> dict[str, float]:
     sink = ray.remote(Sink).options(num_cpus=0, max_concurrency=10_000).remote(actors)
     loop = ray.remote(Loop).options(num_cpus=0).remote(actors)
     ray.get([each.meet.remote(actors, sink) for each in actors])
-    told = {}
+    rates = {}
     for way in WAYS:
         begin = time.perf_counter()
         more = () if way == "central" else (way == "batch",)
         ended = ray.get((loop if way == "central" else sink).run.remote(rows, in_flight, *more))
         assert sorted(ended) == list(range(len(rows))), "every row ends once"
-        told[way] = sum(map(len, rows)) / (time.perf_counter() - begin)
-    return told
+        rates[way] = sum(map(len, rows)) / (time.perf_counter() - begin)
+    return rates
 
 
 def main() -> None:
@@ -117,12 +117,12 @@ def main() -> None:
     given.add_argument("--in-flight", type=int, default=500)
     given.add_argument("--agents", type=int, default=3)
     given.add_argument("--call-s", type=float, default=0.05)
-    asked = given.parse_args()
+    options = given.parse_args()
     import ray
 
     ray.init(include_dashboard=False, log_to_driver=False, configure_logging=False)
-    rows = conversations(asked.rows, turns={"geometric": 6}, call_s={"lognormal": {"mean": asked.call_s, "cv": 1}})
-    for way, rate in measure(rows, asked.in_flight, asked.agents).items():
+    rows = conversations(options.rows, turns={"geometric": 6}, call_s={"lognormal": {"mean": options.call_s, "cv": 1}})
+    for way, rate in measure(rows, options.in_flight, options.agents).items():
         print(f"{way:8} {rate:8.0f} calls/s")
 
 

@@ -63,13 +63,13 @@ def poise(question: Question, jobs: int, folder: Path) -> dict[str, Any]:
             *("--output-tokens", str(question.output), "--json", str(answer), "--quiet"),
         ]
     )
-    wall_s, told = time.perf_counter() - since, json.loads(answer.read_text())
-    found = told["plan"]
+    wall_s, result = time.perf_counter() - since, json.loads(answer.read_text())
+    found = result["plan"]
     return {
         "cpu_s": cpu_s, "wall_s": wall_s, "rss": rss, "gpus": sum(found["devices"].values()),
         "answer": f"{found['fleet']}, {found['router']}, {100 * found['attainment']:.2f} % met",
-        "first_s": wall_s - told["search"]["wall_s"] + told["search"]["first_s"],
-        "trials": told["search"]["trials"],
+        "first_s": wall_s - result["search"]["wall_s"] + result["search"]["first_s"],
+        "trials": result["search"]["trials"],
     }  # fmt: skip
 
 
@@ -98,8 +98,8 @@ def main() -> None:
                 if runs:
                     keys = ("cpu_s", "wall_s", "first_s")
                     cpu, wall, first = (statistics.median(run[key] or 0.0 for run in runs) for key in keys)
-                    told = f", first answer {first:.2f} s, {runs[0]['trials']} fleets simulated" if first else ""
-                    print(f"  {name:15} {cpu:6.2f} CPU s, {wall:6.2f} s wall{told}: {runs[0]['answer']}")
+                    more = f", first answer {first:.2f} s, {runs[0]['trials']} fleets simulated" if first else ""
+                    print(f"  {name:15} {cpu:6.2f} CPU s, {wall:6.2f} s wall{more}: {runs[0]['answer']}")
             if theirs:
                 ratio = statistics.median(r["cpu_s"] for r in theirs) / statistics.median(r["cpu_s"] for r in ours)
                 print(f"  AIConfigurator takes {ratio:.2f} times the CPU seconds")

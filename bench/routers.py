@@ -33,9 +33,10 @@ def row(router: str, workload: ps.workload.Workload, belief: ps.Belief) -> str:
     """One router's figures at one rate."""
     cluster = ps.Cluster.of("H100", count=8).replicas(8, model="llama-3.1-8b")
     run = ps.simulate(cluster, workload, ps.Policies(router=build("router", router)), belief=belief)
-    told = run.metrics(SLO, warmup_s=workload.arrival[-1] / 8e12)
-    hits, share = told.prefix_hit_rate or 0.0, told.slo_attainment or 0.0
-    return f"  {router:16}{hits:8.1%}{told.ttft_s.p50:10.2f}{told.ttft_s.p99:10.2f}{share:10.1%}{told.migrations:8}"
+    metrics = run.metrics(SLO, warmup_s=workload.arrival[-1] / 8e12)
+    hits, share = metrics.prefix_hit_rate or 0.0, metrics.slo_attainment or 0.0
+    ttft = metrics.ttft_s
+    return f"  {router:16}{hits:8.1%}{ttft.p50:10.2f}{ttft.p99:10.2f}{share:10.1%}{metrics.migrations:8}"
 
 
 def main(routers: list[str]) -> None:

@@ -58,7 +58,7 @@ class Cost(NamedTuple):
     marginal: float
     rss: float
     flat: float | None
-    told: dict[str, Any]
+    report: dict[str, Any]
 
 
 def cases(quick: bool) -> Iterator[Case]:
@@ -118,7 +118,7 @@ class Bench:
             return None
         more = large[0].requests - small[0].requests
         seconds = median(run.cpu_s for run in large)
-        loops = [median(run.told.get("simulated_s", 0.0) for run in runs) for runs in (small, large)]
+        loops = [median(run.report.get("simulated_s", 0.0) for run in runs) for runs in (small, large)]
         flat = None
         if all(loops) and case.load.kind != "mooncake" and small[0].requests > START:
             flat = (large[0].requests / loops[1]) / (small[0].requests / loops[0])
@@ -128,7 +128,7 @@ class Bench:
             more / max(seconds - median(run.cpu_s for run in small), 1e-9),
             (median(run.rss for run in large) - median(run.rss for run in small)) / more,
             flat,
-            large[0].told,
+            large[0].report,
         )
 
 
@@ -150,7 +150,7 @@ def table(bench: Bench, chosen: list[Case]) -> list[dict[str, Any]]:
         own = costs[ours.name]
         assert own is not None
         flat = "-" if own.flat is None else f"{own.flat:.2f}"
-        steps, holds = (own.told[name] / own.requests for name in ("steps", "batches"))
+        steps, holds = (own.report[name] / own.requests for name in ("steps", "batches"))
         line = f"{case.name:34}{own.whole:9,.0f}{own.marginal:9,.0f}{flat:>9}{own.rss:9,.0f}{steps:9.1f}{holds:9.2f}"
         for cost in (costs[peer.name] for peer in others):
             if cost is None:
@@ -187,36 +187,38 @@ def options() -> argparse.Namespace:
 
 def main() -> None:
     """Measure, print, and write."""
-    told = options()
-    chosen = [case for case in cases(told.quick) if all(word in case.name.split() for word in told.only.split())]
+    wanted = options()
+    chosen = [case for case in cases(wanted.quick) if all(word in case.name.split() for word in wanted.only.split())]
     if not chosen:
-        sys.exit(f"bench: no load matches --only {told.only!r}; names are like {next(cases(told.quick)).name!r}")
+        sys.exit(f"bench: no load matches --only {wanted.only!r}; names are like {next(cases(wanted.quick)).name!r}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        others = [Poise("there", told.against.resolve())] if told.against else []
+        others = [Poise("there", wanted.against.resolve())] if wanted.against else []
         found = (Dynamo.find(folder), AISimulate.find(folder), Vidur.find(folder))
         peers: list[Peer] = [Poise(), *others, *(peer for peer in found if peer)]
         bench = Bench(peers)
-        start = start_up(max(told.repeat, 3))
+        start = start_up(max(wanted.repeat, 3))
         loads = [os.getloadavg()[0]]
-        for _ in range(told.repeat):
+        for _ in range(wanted.repeat):
             try:
                 bench.round(chosen)
                 loads.append(os.getloadavg()[0])
             except Failed as error:
                 sys.exit(f"bench: {error}")
     where = f"python {platform.python_version()} on {platform.machine()}, {load_average(loads)}"
-    core = next(spent.told["core"] for key, (spent, *_) in bench.spent.items() if key[0] == "poise")
-    print(f"poise ({core} core), {where}, medians of {told.repeat}")
+    core = next(spent.report["core"] for key, (spent, *_) in bench.spent.items() if key[0] == "poise")
+    print(f"poise ({core} core), {where}, medians of {wanted.repeat}")
     print("CPU seconds to start: " + ", ".join(f"{name} {seconds:.3f}" for name, seconds in start.items()))
     rows = table(bench, chosen)
-    if told.json:
+    if wanted.json:
         runs = [
             {"simulator": key[0], "load": key[1].name, "router": key[2], **spent._asdict()}
             for key, several in bench.spent.items()
             for spent in several
         ]
-        told.json.write_text(json.dumps({"start_cpu_s": start, "rows": rows, "runs": runs}, indent=1), encoding="utf-8")
+        wanted.json.write_text(
+            json.dumps({"start_cpu_s": start, "rows": rows, "runs": runs}, indent=1), encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

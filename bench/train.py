@@ -186,18 +186,18 @@ def main() -> None:
     parser.add_argument("--slow", action="store_true", help="sail-sg's v_auto, too, which takes minutes")
     parser.add_argument("--sail", type=Path, metavar="FOLDER", help="a checkout (default: POISE_SAIL)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
-    told = parser.parse_args()
-    sail = Sail.find(told.sail)
+    options = parser.parse_args()
+    sail = Sail.find(options.sail)
     print(f"python {platform.python_version()} on {platform.machine()}, load average {os.getloadavg()[0]:.1f}")
     found: dict[str, Any] = {}
-    for size in told.sizes:
+    for size in options.sizes:
         ranks, count = map(int, size.split(","))
-        found[size] = list(compare(ranks, count, told.sets, sail, told.slow))
-    if told.rest:
+        found[size] = list(compare(ranks, count, options.sets, sail, options.slow))
+    if options.rest:
         found["small"] = list(small())
         found["seconds"] = list(seconds(32, 256))
-    if told.json:
-        told.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

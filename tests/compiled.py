@@ -60,12 +60,14 @@ class Nonsense:
 
 def digest(run: Run, trace: Trace | None = None) -> str:
     """Everything that came of a run but the time that it took."""
-    told: list[Any] = [getattr(run.records, name).tobytes().hex() for name in COLUMNS]
-    told += [run.ended_at, run.offered, run.drained, run.refusals, run.samples]
-    told += [[getattr(stats, name) for name in ("busy", "steps", "batches", "peak_blocks")] for stats in run.replicas]
+    columns: list[Any] = [getattr(run.records, name).tobytes().hex() for name in COLUMNS]
+    columns += [run.ended_at, run.offered, run.drained, run.refusals, run.samples]
+    columns += [
+        [getattr(stats, name) for name in ("busy", "steps", "batches", "peak_blocks")] for stats in run.replicas
+    ]
     if run.blame:
-        told += [part.tobytes().hex() for part in (*run.blame.ttft, *run.blame.rest)]
-    text = json.dumps(told) + "\n".join(trace.lines if trace else [])
+        columns += [part.tobytes().hex() for part in (*run.blame.ttft, *run.blame.rest)]
+    text = json.dumps(columns) + "\n".join(trace.lines if trace else [])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -106,18 +108,18 @@ def cloned() -> bool:
     )
     first, second = world.control.clone(), world.control.clone()
     world.simulate()
-    told, decided = list(trace.events), list(trace.actions)
-    head = replay(told[:events], first)
+    found, decided = list(trace.events), list(trace.actions)
+    head = replay(found[:events], first)
     middle = copy.deepcopy(first)
-    rest = [replay(told[events:], control) for control in (first, middle)]
-    return head + rest[0] == decided and rest[0] == rest[1] and replay(told, second) == decided
+    rest = [replay(found[events:], control) for control in (first, middle)]
+    return head + rest[0] == decided and rest[0] == rest[1] and replay(found, second) == decided
 
 
 if __name__ == "__main__":
-    told = {
+    results = {
         "worlds": worlds(pickle.loads(Path(sys.argv[1]).read_bytes())),
         "derived": derived(),
         "cloned": cloned(),
         "refused": refused(),
     }
-    print(json.dumps({"core": CORE, **told}))
+    print(json.dumps({"core": CORE, **results}))

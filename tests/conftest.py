@@ -50,10 +50,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
     """The last lines say whether real engines ran."""
-    from tests.outside import told
+    from tests.outside import lines
 
     yield
-    for line in told(terminalreporter.stats):
+    for line in lines(terminalreporter.stats):
         terminalreporter.write_line(line)
 
 

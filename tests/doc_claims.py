@@ -56,8 +56,8 @@ def _met(entry: Listed) -> str:
     """What became of it, with how many criteria are met."""
     kept = [record for record in map(measured, entry.claims) if record]
     met = sum(each.met is True for record in kept for each in record.outcomes)
-    asked = sum(len(record.outcomes) for record in kept)
-    return f"{standing(entry)}, {met} of {asked}" if asked else standing(entry)
+    criteria = sum(len(record.outcomes) for record in kept)
+    return f"{standing(entry)}, {met} of {criteria}" if criteria else standing(entry)
 
 
 def _page(entry: Listed) -> Iterator[str]:
@@ -83,7 +83,7 @@ def _claim(about: Claim, record: Record | None, name: str) -> Iterator[str]:
         "Lacking": about.lacking,
         "Stands for it": f"{about.slot} {', '.join(map(_code, about.policies))}",
     }
-    yield from (f"- **{title}:** {_sentence(said)}" for title, said in facts.items() if said)
+    yield from (f"- **{title}:** {_sentence(expected)}" for title, expected in facts.items() if expected)
     yield ""
     if record is None:
         yield "**Not tested here.**"
@@ -93,7 +93,7 @@ def _claim(about: Claim, record: Record | None, name: str) -> Iterator[str]:
     yield from ("", "| criterion | | paper | measured |", "|---|---|---|---|")
     yield from (_row(each, about) for each in record.outcomes)
     yield ""
-    yield from (f"- Note: {_sentence(said)} Here: {_sentence(came)}" for said, came in record.notes.items())
+    yield from (f"- Note: {_sentence(expected)} Here: {_sentence(came)}" for expected, came in record.notes.items())
     if _drawn(record) is not None:
         curve = record.findings.curves[0]
         yield from ("", f"![{curve.title}]({name}.svg)", "")
@@ -110,9 +110,9 @@ def _row(each: Outcome, about: Claim) -> str:
     return f"| {asks} | {word} | {each.criterion.paper} | {each.measured} |".replace("\n", " ")
 
 
-def _sentence(told: str) -> str:
-    first = told.split()[0]
-    return f"{told[0].upper() + told[1:] if first.islower() else told}."
+def _sentence(text: str) -> str:
+    first = text.split()[0]
+    return f"{text[0].upper() + text[1:] if first.islower() else text}."
 
 
 def write() -> None:

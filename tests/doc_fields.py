@@ -42,8 +42,8 @@ def default(field: Any) -> str:
 def meaning(field: Any) -> str:
     """What to give, with the choices where they are few words."""
     choices = [value for value in get_args(field.annotation) if isinstance(value, str)]
-    told = field.description or ""
-    return f"{told}: {', '.join(choices)}" if choices else told
+    description = field.description or ""
+    return f"{description}: {', '.join(choices)}" if choices else description
 
 
 def rows(section: type[Section], path: str) -> Iterator[tuple[str, str, str]]:
@@ -68,8 +68,8 @@ def rows(section: type[Section], path: str) -> Iterator[tuple[str, str, str]]:
 def table(root: type[Section]) -> str:
     """The table as Markdown; of the policies, which all files have alike, the scenario's tells."""
     lines = ["| field | default | give |", "|---|---|---|"]
-    told = [row for row in rows(root, "") if root is Scenario or not row[0].startswith("policies.")]
-    lines += [f"| `{path}` | {value} | {what} |" for path, value, what in told]
+    found = [row for row in rows(root, "") if root is Scenario or not row[0].startswith("policies.")]
+    lines += [f"| `{path}` | {value} | {what} |" for path, value, what in found]
     return "\n".join(lines) + "\n"
 
 

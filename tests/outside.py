@@ -19,7 +19,7 @@ OUTSIDE: Final = {
 """The files of tests by what they need; single words are files of `tests/live/real`."""
 
 
-def told(stats: Mapping[str, Iterable[Any]]) -> list[str]:
+def lines(stats: Mapping[str, Iterable[Any]]) -> list[str]:
     """One line for each thing that a test of this run needs: how many ran, or why they did not."""
     return [line for name, files in OUTSIDE.items() if (line := _line(name, [*map(_path, files)], stats))]
 

@@ -60,15 +60,15 @@ def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _json(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, Any]:
     """What `poise simulate scenario.yaml *argv --json -` prints."""
     assert main(["simulate", "scenario.yaml", *argv, "--json", "-"]) == 0
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return told
+    printed: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return printed
 
 
-def _timeless(told: Any) -> Any:
+def _timeless(given: Any) -> Any:
     """A result without how long it took to compute."""
-    if isinstance(told, dict):
-        return {name: _timeless(value) for name, value in told.items() if name not in ("wall_s", "cpu_s")}
-    return [_timeless(each) for each in told] if isinstance(told, list) else told
+    if isinstance(given, dict):
+        return {name: _timeless(value) for name, value in given.items() if name not in ("wall_s", "cpu_s")}
+    return [_timeless(each) for each in given] if isinstance(given, list) else given
 
 
 def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,58 +86,58 @@ def test_poise_alone_offers_three_first_things_on_a_terminal(
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     assert main([]) == 0
-    said = capsys.readouterr().out
-    offered = re.findall(r"^  poise (.+?)(?: \\\n +(.+))?$", said, re.MULTILINE)
-    assert len(offered) == 3 and len(said.splitlines()) < 15
+    printed = capsys.readouterr().out
+    offered = re.findall(r"^  poise (.+?)(?: \\\n +(.+))?$", printed, re.MULTILINE)
+    assert len(offered) == 3 and len(printed.splitlines()) < 15
     for first, rest in offered:
         parse(shlex.split(f"{first} {rest}"))
 
 
 def test_the_answer_is_first_and_the_belief_last(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "scenario.yaml"]) == 0
-    said = capsys.readouterr()
-    first, *_, last = said.out.splitlines()
+    printed = capsys.readouterr()
+    first, *_, last = printed.out.splitlines()
     assert " with 3 × poise/tiny on " in first and first.endswith(".")
     assert last.startswith("Belief (the default): reports every 1 s, 50 ms late;")
-    assert "Load: 120 requests, at" in said.out and "reachable prefix hits" in said.out
-    assert said.err == ""  # no bar: this is no terminal
+    assert "Load: 120 requests, at" in printed.out and "reachable prefix hits" in printed.out
+    assert printed.err == ""  # no bar: this is no terminal
     assert main(["simulate", "scenario.yaml", "--quiet"]) == 0
     assert capsys.readouterr() == ("", "")
 
 
 def test_the_names_of_the_json(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = _json(capsys)
+    result = _json(capsys)
     for name in FIGURES:
-        assert isinstance(told[name], int | float), name
+        assert isinstance(result[name], int | float), name
     for name in ("ttft_s", "tpot_s", "e2e_s"):
-        assert list(told[name]) == ["mean", "p50", "p90", "p95", "p99"]
-        assert all(value > 0 for value in told[name].values())
-    assert (told["requests"], told["finished"], told["interrupted"]) == (120, 120, False)
-    assert [each["seed"] for each in told["per_seed"]] == [0, 1]
-    assert told["interval"]["ttft_s"]["p99"] >= 0
-    for each in told["per_seed"]:
+        assert list(result[name]) == ["mean", "p50", "p90", "p95", "p99"]
+        assert all(value > 0 for value in result[name].values())
+    assert (result["requests"], result["finished"], result["interrupted"]) == (120, 120, False)
+    assert [each["seed"] for each in result["per_seed"]] == [0, 1]
+    assert result["interval"]["ttft_s"]["p99"] >= 0
+    for each in result["per_seed"]:
         assert set(FIGURES) <= set(each)
     for name in ("ttft_s", "e2e_s"):
-        means = [each[name]["mean"] for each in told["per_seed"]]
-        assert told[name]["mean"] == pytest.approx(sum(means) / 2)
-    assert set(told["provenance"]) == {"poise", "core", "scenario", "engine", "cost", "workload", "belief", "seeds"}
-    assert told["provenance"]["engine"] == {"model": "vllm", "version": "v1"}
-    assert told["provenance"]["belief"]["period_s"] == 1.0
-    assert told["provenance"]["cost"][0]["price"]["usd_per_device_hour"] > 0
+        means = [each[name]["mean"] for each in result["per_seed"]]
+        assert result[name]["mean"] == pytest.approx(sum(means) / 2)
+    assert set(result["provenance"]) == {"poise", "core", "scenario", "engine", "cost", "workload", "belief", "seeds"}
+    assert result["provenance"]["engine"] == {"model": "vllm", "version": "v1"}
+    assert result["provenance"]["belief"]["period_s"] == 1.0
+    assert result["provenance"]["cost"][0]["price"]["usd_per_device_hour"] > 0
 
 
 def test_overrides_reach_every_field(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = _json(
+    result = _json(
         capsys, "--set", "cluster.pools.0.replicas=1", "--set", "belief.period_s=0", "--set",
         "policies.router={prefix_cache: {imbalance: 3}}", "--set", "run.warmup_s=0.1", "--seed", "7",
     )  # fmt: skip
-    resolved = told["provenance"]["scenario"]
+    resolved = result["provenance"]["scenario"]
     assert resolved["cluster"]["pools"][0]["replicas"] == 1
     assert resolved["belief"]["period_s"] == 0
     assert resolved["policies"]["router"] == {"prefix_cache": {"imbalance": 3, "deviations": 2.0}}
     assert resolved["run"]["seeds"] == [7]
-    assert told["requests"] < 120
-    assert len(told["busy_time"]["per_replica"]) == 1
+    assert result["requests"] < 120
+    assert len(result["busy_time"]["per_replica"]) == 1
 
 
 def test_out_has_every_file(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,27 +148,27 @@ def test_out_has_every_file(scenario: Path, capsys: pytest.CaptureFixture[str]) 
     out = scenario.parent / "a" / "b"
     page = (out / "report.html").read_text()
     assert page.index("<h1>") < page.index("Belief (the default)")
-    told = json.loads((out / "result.json").read_text())
-    assert told == json.loads(Path("c/result.json").read_text())
+    result = json.loads((out / "result.json").read_text())
+    assert result == json.loads(Path("c/result.json").read_text())
     events = json.loads(gzip.decompress((out / "timeline.json.gz").read_bytes()))["traceEvents"]
     assert {"X", "C", "b", "e", "M"} <= {event["ph"] for event in events}
     rows = pl.read_parquet(out / "requests.parquet")
     assert len(rows) == 120
-    assert rows["ttft_s"].mean() == pytest.approx(told["per_seed"][0]["ttft_s"]["mean"])
+    assert rows["ttft_s"].mean() == pytest.approx(result["per_seed"][0]["ttft_s"]["mean"])
     header = (out / "scenario.resolved.yaml").read_text()
     assert "kv_blocks" in header and "version: v1" in header and f"poise: {poise.__version__}" in header
 
 
-def test_blame_is_told_where_it_is_asked_for(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_blame_is_shown_where_it_is_requested(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "scenario.yaml", "--blame"]) == 0
     assert "Where the time of finished requests went, in the mean" in capsys.readouterr().out
-    asked, plain = _json(capsys, "--blame"), _json(capsys)
+    blamed, plain = _json(capsys, "--blame"), _json(capsys)
     assert "blame" not in plain
-    assert sum(asked["blame"]["ttft"].values()) == pytest.approx(asked["ttft_s"]["mean"])
-    assert asked["interval"]["blame"]["ttft"]["queue"] >= 0
-    for told in (asked, asked["interval"], *asked["per_seed"]):
-        del told["blame"]
-    assert _timeless(asked) == _timeless(plain)
+    assert sum(blamed["blame"]["ttft"].values()) == pytest.approx(blamed["ttft_s"]["mean"])
+    assert blamed["interval"]["blame"]["ttft"]["queue"] >= 0
+    for part in (blamed, blamed["interval"], *blamed["per_seed"]):
+        del part["blame"]
+    assert _timeless(blamed) == _timeless(plain)
 
 
 def test_a_run_does_not_replace_a_comparisons_report(
@@ -183,8 +183,8 @@ def test_a_run_does_not_replace_a_comparisons_report(
 
 def test_out_changes_no_figure(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "scenario.yaml", "--out", "out", "--quiet"]) == 0
-    told = json.loads(Path("out/result.json").read_text())
-    assert _timeless(told) == _timeless(_json(capsys))
+    result = json.loads(Path("out/result.json").read_text())
+    assert _timeless(result) == _timeless(_json(capsys))
 
 
 def test_the_resolved_scenario_runs_again_to_the_same_figures(
@@ -198,13 +198,13 @@ def test_the_resolved_scenario_runs_again_to_the_same_figures(
 
 
 def test_the_same_seed_gives_the_same_json_in_two_processes(scenario: Path) -> None:
-    told = []
+    seen = []
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         argv = [sys.executable, "-m", "poise", "simulate", "scenario.yaml", "--json", "-", "--router", "prefix_cache"]
         done = subprocess.run(argv, capture_output=True, text=True, env=environment, cwd=scenario.parent, check=True)
-        told.append(json.dumps(_timeless(json.loads(done.stdout))))
-    assert told[0] == told[1]
+        seen.append(json.dumps(_timeless(json.loads(done.stdout))))
+    assert seen[0] == seen[1]
 
 
 def test_events_are_recorded(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -223,10 +223,10 @@ def test_bad_rows_are_counted_when_they_are_to_be_skipped(scenario: Path, capsys
     changed = "workload={trace: trace.csv}"
     assert main(["simulate", "scenario.yaml", "--set", changed]) == 2
     assert "line 5" in capsys.readouterr().err
-    told = _json(capsys, "--set", changed, "--skip-bad")
-    assert told["requests"] == 9 and told["provenance"]["workload"]["skipped"] == 1
-    assert "sha256" in told["provenance"]["workload"]
-    assert "recorded load" in told["notes"]["seeds"]
+    result = _json(capsys, "--set", changed, "--skip-bad")
+    assert result["requests"] == 9 and result["provenance"]["workload"]["skipped"] == 1
+    assert "sha256" in result["provenance"]["workload"]
+    assert "recorded load" in result["notes"]["seeds"]
     assert main(["simulate", "scenario.yaml", "--set", changed, "--skip-bad"]) == 0
     assert "1 bad rows skipped" in capsys.readouterr().out
 
@@ -245,19 +245,19 @@ class Lies:
 """
 
 
-@pytest.mark.parametrize(("name", "said"), [("Throws", "ZeroDivisionError: no such luck"), ("Lies", "replica 99")])
+@pytest.mark.parametrize(("name", "message"), [("Throws", "ZeroDivisionError: no such luck"), ("Lies", "replica 99")])
 def test_our_failures_are_one_line_with_the_way_to_the_traceback(
-    scenario: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, said: str
+    scenario: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, message: str
 ) -> None:
     Path("broken_routers.py").write_text(BROKEN)
     argv = ["simulate", "scenario.yaml", "--router", f"broken_routers:{name}"]
     monkeypatch.delenv("POISE_DEBUG", raising=False)
     assert main(argv) == 1
-    told = capsys.readouterr()
-    assert told.out == "" and told.err.count("\n") == 1
-    assert said in told.err and "POISE_DEBUG=1" in told.err
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.count("\n") == 1
+    assert message in printed.err and "POISE_DEBUG=1" in printed.err
     monkeypatch.setenv("POISE_DEBUG", "1")
-    with pytest.raises(Exception, match=said.partition(": ")[2] or said):
+    with pytest.raises(Exception, match=message.partition(": ")[2] or message):
         main(argv)
 
 
@@ -295,10 +295,10 @@ def test_an_interrupted_run_keeps_what_it_has_and_says_so(scenario: Path) -> Non
     os.close(ours)
     assert process.returncode == 130, err
     assert "interrupted: partial" in out and "stopped by the user" in out
-    told = json.loads(Path("result.json").read_text())
-    assert told["interrupted"] is True and told == json.loads(Path("out/result.json").read_text())
-    assert 1000 <= told["requests"] < 2_000_000
-    assert told["finished"] + told["unfinished"] == told["requests"]
+    result = json.loads(Path("result.json").read_text())
+    assert result["interrupted"] is True and result == json.loads(Path("out/result.json").read_text())
+    assert 1000 <= result["requests"] < 2_000_000
+    assert result["finished"] + result["unfinished"] == result["requests"]
     assert Path("out/report.html").exists() and Path("out/requests.parquet").exists()
 
 
@@ -307,9 +307,9 @@ def test_lists(capsys: pytest.CaptureFixture[str], what: str, name: str) -> None
     assert main([what]) == 0
     assert name in capsys.readouterr().out
     assert main([what, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert len(told) >= 20
-    entry = next(each for each in told if each["name"] == name)
+    printed = json.loads(capsys.readouterr().out)
+    assert len(printed) >= 20
+    entry = next(each for each in printed if each["name"] == name)
     assert "github" in entry["source"] or "https://" in entry["source"]
     assert all(value is not None for value in entry.values())
 
@@ -339,22 +339,22 @@ def test_a_value_may_be_left_out_at_the_end_and_before_another_option() -> None:
     app = typer.Typer()
 
     @app.command(cls=optional("json", "-"))
-    def told(
+    def command(
         place: Annotated[str | None, typer.Option("--json")] = None,
         more: Annotated[bool, typer.Option("--more")] = False,
         names: Annotated[list[str] | None, typer.Argument()] = None,
     ) -> None:
         print(place, more, names)
 
-    def said(*words: str) -> str:
+    def run(*words: str) -> str:
         return CliRunner().invoke(app, words).stdout.strip()
 
-    assert said() == "None False None"
-    assert said("a", "--json") == "- False ['a']"
-    assert said("--json", "--more", "a") == "- True ['a']"
-    assert said("--json", "-", "a") == said("--json=-", "a") == "- False ['a']"
-    assert said("--json", "b", "a") == "b False ['a']"
-    assert said("--", "--json") == "None False ['--json']"
+    assert run() == "None False None"
+    assert run("a", "--json") == "- False ['a']"
+    assert run("--json", "--more", "a") == "- True ['a']"
+    assert run("--json", "-", "a") == run("--json=-", "a") == "- False ['a']"
+    assert run("--json", "b", "a") == "b False ['a']"
+    assert run("--", "--json") == "None False ['--json']"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -371,7 +371,7 @@ def test_a_command_reads_its_options_from_their_dataclass() -> None:
 
     @app.command()
     @reads(Options)
-    def told(options: Options) -> None:
+    def command(options: Options) -> None:
         """What the help says."""
         read.append(options)
 
@@ -384,10 +384,10 @@ def test_a_command_reads_its_options_from_their_dataclass() -> None:
 
 def test_the_list_of_policies(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["policies", "--json"]) == 0
-    told = {(each["slot"], each["name"]): each for each in json.loads(capsys.readouterr().out)}
+    printed = {(each["slot"], each["name"]): each for each in json.loads(capsys.readouterr().out)}
     for router in ("round_robin", "least_tokens", "least_requests", "prefix_cache"):
-        assert told["router", router]["about"].endswith(".")
-    assert told["router", "prefix_cache"]["parameters"] == {"imbalance": 16, "deviations": 2.0}
+        assert printed["router", router]["about"].endswith(".")
+    assert printed["router", "prefix_cache"]["parameters"] == {"imbalance": 16, "deviations": 2.0}
     assert main(["policies"]) == 0
     lines = capsys.readouterr().out.splitlines()
     at = next(at for at, line in enumerate(lines) if line.startswith("  prefix_cache: "))
@@ -426,13 +426,13 @@ def test_the_demo(
         trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
         argv += ["--trace", str(trace)]
     assert main(argv) == 0
-    said = capsys.readouterr().out
-    assert said.startswith(("Take ", "No policy ", "No verdict "))
+    printed = capsys.readouterr().out
+    assert printed.startswith(("Take ", "No policy ", "No verdict "))
     for router in demo_module.ROUTERS:
-        assert sum(line.startswith(f"{router} ") for line in said.splitlines()) >= 4
-    assert "reachable prefix hits" in said
+        assert sum(line.startswith(f"{router} ") for line in printed.splitlines()) >= 4
+    assert "reachable prefix hits" in printed
     for file in ("report.html", "timeline.json.gz"):
-        assert str(tmp_path / "out" / file) in said and (tmp_path / "out" / file).stat().st_size > 1000
+        assert str(tmp_path / "out" / file) in printed and (tmp_path / "out" / file).stat().st_size > 1000
 
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.yaml"))
@@ -448,8 +448,8 @@ def test_the_examples_run(file: Path, capsys: pytest.CaptureFixture[str]) -> Non
     command = ["compare", "--jobs", "1"] if isinstance(scenario.policies.router, list) else ["simulate"]
     fewer = [f"--set=workload.{source}.requests=120"] if hasattr(getattr(workload, source), "requests") else []
     assert main([*command, str(file), "--set", "run={seeds: 1}", *fewer]) == 0
-    said = capsys.readouterr().out
-    assert re.search(r"^Load( 1)?: ", said, re.MULTILINE) and ("reachable prefix hits" in said) == (
+    printed = capsys.readouterr().out
+    assert re.search(r"^Load( 1)?: ", printed, re.MULTILINE) and ("reachable prefix hits" in printed) == (
         workload.shared_prefixes is not None or workload.sessions is not None or workload.workflows is not None
     )
 
@@ -459,15 +459,15 @@ def test_the_load_says_what_was_done_to_it(tmp_path: Path, capsys: pytest.Captur
         (tmp_path / name).write_text(text)
     with (tmp_path / "x_arrivals.csv").open("a") as file:
         file.write("2,0,1.5,1,Gamma,1\n")
-    told = {
+    found = {
         "{trace: u.csv, skip_bad: true, scale: 2, squeeze: true}": "stamps squeezed by 2, 1 bad rows skipped",
         "{servegen: {arrivals: x_arrivals.csv, requests: 9}}": "1 clients without lengths (60 % of the requests) left",
         "{servegen: {arrivals: x_arrivals.csv, requests: 9, unmeasured: pool}}": "given the lengths of others",
         "{poisson: {rate: 5, requests: 9}, recorded_sessions: {trace: u.csv, think_s: 1}, skip_bad: true}": "1 bad",
     }
-    for workload, said in told.items():
+    for workload, expected in found.items():
         scenario = tmp_path / "s.yaml"
         scenario.write_text(f"model: poise/tiny\ncluster: {{pools: [{{device: H100}}]}}\nworkload: {workload}\n")
         for command in (["simulate"], ["compare", "--jobs", "1"]):
             assert main([*command, str(scenario)]) == 0
-            assert said in capsys.readouterr().out
+            assert expected in capsys.readouterr().out

@@ -86,15 +86,15 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_all_that_comes_of_a_world_is_the_same(compiled: Path, interpreted: Path, worlds: Path) -> None:
-    told: list[dict[str, Any]] = []
+    seen: list[dict[str, Any]] = []
     for folder in (interpreted, compiled):
         done = run(folder, "-m", "tests.compiled", str(worlds))
         assert done.returncode == 0, done.stderr
-        told.append(json.loads(done.stdout))
-    assert [each.pop("core") for each in told] == ["interpreted", "compiled"]
-    assert told[0] == told[1]
-    assert len(set(told[0]["worlds"])) > WORLDS and told[0]["cloned"]
-    assert told[0]["refused"] == "Nonsense answered 0; it must be a Route, a Hold or a Reject"
+        seen.append(json.loads(done.stdout))
+    assert [each.pop("core") for each in seen] == ["interpreted", "compiled"]
+    assert seen[0] == seen[1]
+    assert len(set(seen[0]["worlds"])) > WORLDS and seen[0]["cloned"]
+    assert seen[0]["refused"] == "Nonsense answered 0; it must be a Route, a Hold or a Reject"
 
 
 def test_compiled_code_needs_nothing_of_the_compiler(compiled: Path) -> None:
@@ -115,10 +115,10 @@ def test_a_stale_object_is_refused(compiled: Path, tmp_path: Path) -> None:
     (tmp_path / "tools" / "compile.py").touch()
     refused = run(tmp_path, "-c", "import poise.core")
     assert f"{source} is not what was compiled: `make compile` again, or `make uncompile`" in refused.stderr
-    told = run(tmp_path, "-m", "poise", "--version")
-    assert (told.returncode, told.stdout) == (2, "")
-    assert told.stderr.startswith("poise: ") and "is not what was compiled" in told.stderr
-    assert told.stderr.count("\n") == 1
+    found = run(tmp_path, "-m", "poise", "--version")
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr.startswith("poise: ") and "is not what was compiled" in found.stderr
+    assert found.stderr.count("\n") == 1
 
 
 def test_without_a_compiler_the_cure_is_named(tmp_path: Path) -> None:

@@ -157,10 +157,10 @@ def inline() -> list[str]:
     return sorted({found for text in texts for found in re.findall(r"`poise ([^`]+)`", text)})
 
 
-@pytest.mark.parametrize("told", inline())
-def test_commands_in_prose(told: str) -> None:
+@pytest.mark.parametrize("expected", inline())
+def test_commands_in_prose(expected: str) -> None:
     """A command's name alone must exist; with more words it must parse."""
-    words = shlex.split(told.replace(" …", ""))
+    words = shlex.split(expected.replace(" …", ""))
     if words[0].startswith("--"):
         assert words in [[option] for each in command_line().params for option in each.opts]
     elif len(words) == 1:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.live.real.install import VERSION
-from tests.outside import OUTSIDE, _path, told
+from tests.outside import OUTSIDE, _path, lines
 
 ROOT = Path(__file__).resolve().parents[1]
 ENGINES = f"real engines (vLLM {VERSION})"
@@ -26,7 +26,7 @@ def reports(count: int, why: str = "", file: str = "tests/live/real/test_answers
 
 
 @pytest.mark.parametrize(
-    ("stats", "said"),
+    ("stats", "expected"),
     [
         ({"passed": reports(9) + reports(3, file="tests/sim/test_exact.py")}, [f"{ENGINES}: 9 tests ran"]),
         ({"passed": reports(4), "failed": reports(1), "error": reports(1)}, [f"{ENGINES}: 6 tests ran"]),
@@ -39,8 +39,8 @@ def reports(count: int, why: str = "", file: str = "tests/live/real/test_answers
         ({}, []),
     ],
 )
-def test_a_line_says_how_many_ran_or_why_not(stats: dict[str, list[Report]], said: list[str]) -> None:
-    assert told(stats) == said
+def test_a_line_says_how_many_ran_or_why_not(stats: dict[str, list[Report]], expected: list[str]) -> None:
+    assert lines(stats) == expected
 
 
 def test_the_files_are_there() -> None:

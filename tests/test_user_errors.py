@@ -42,12 +42,12 @@ CURE = re.compile(
 def _provoke(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     """The one line that `poise *argv` says as it refuses."""
     assert main(list(argv)) == 2, capsys.readouterr()
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1 and said.err.endswith("\n"), said.err
-    assert "Traceback" not in said.err
-    assert CURE.search(said.err), f"no cure in {said.err!r}"
-    return said.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1 and printed.err.endswith("\n"), printed.err
+    assert "Traceback" not in printed.err
+    assert CURE.search(printed.err), f"no cure in {printed.err!r}"
+    return printed.err
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 
 
 @pytest.mark.parametrize(
-    "text, said",
+    "text, message",
     [
         (BOMB, "its aliases (*name) write out to"),
         ("a: !!x [1]\n", "a: has the tag tag:yaml.org,2002:x"),
@@ -72,32 +72,34 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         ("a: 2026-99-99\n", "is not valid YAML (month must be in 1..12)"),
     ],
 )
-def test_hostile_yaml_is_refused(scenario: Path, capsys: pytest.CaptureFixture[str], text: str, said: str) -> None:
+def test_hostile_yaml_is_refused(scenario: Path, capsys: pytest.CaptureFixture[str], text: str, message: str) -> None:
     scenario.write_text(text + GOOD)
     for command in ("simulate", "serve"):
-        assert said in _provoke(capsys, command, "scenario.yaml")
+        assert message in _provoke(capsys, command, "scenario.yaml")
 
 
 @pytest.mark.parametrize("seeds", [10**6 + 1, 10**30])
 def test_more_seeds_than_any_run_takes(scenario: Path, capsys: pytest.CaptureFixture[str], seeds: int) -> None:
-    said = _provoke(capsys, "simulate", "scenario.yaml", "--set", f"run.seeds={seeds}")
-    assert f"{seeds} seeds are more than the 1,000,000 that one run takes" in said
+    message = _provoke(capsys, "simulate", "scenario.yaml", "--set", f"run.seeds={seeds}")
+    assert f"{seeds} seeds are more than the 1,000,000 that one run takes" in message
 
 
 @pytest.mark.parametrize("replicas", [100_001, 100_000_000])
 def test_more_replicas_than_memory_holds(scenario: Path, capsys: pytest.CaptureFixture[str], replicas: int) -> None:
-    said = _provoke(capsys, "simulate", "scenario.yaml", "--set", f"cluster.pools.0.replicas={replicas}")
-    assert "cluster.pools.0.replicas" in said
-    assert f"{replicas:,} replicas with the pools before it are more than the 100,000 that a cluster may have" in said
+    message = _provoke(capsys, "simulate", "scenario.yaml", "--set", f"cluster.pools.0.replicas={replicas}")
+    assert "cluster.pools.0.replicas" in message
+    assert (
+        f"{replicas:,} replicas with the pools before it are more than the 100,000 that a cluster may have" in message
+    )
     with pytest.raises(ScenarioError, match="are more than the 100,000 of a cluster; give fewer"):
         ps.Cluster.of("H100", count=replicas).replicas(replicas, model="llama-3.1-8b")
 
 
-def test_a_home_folder_of_nobody(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = "~nobody-at-all/x: no user of that name has a home folder"
-    assert said in _provoke(capsys, "simulate", "scenario.yaml", "--set", "model=~nobody-at-all/x")
-    assert said in _provoke(capsys, "simulate", "~nobody-at-all/x")
-    assert said in _provoke(capsys, "serve", "~nobody-at-all/x")
+def test_a_home_folder_of_no_user(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "~nobody-at-all/x: no user of that name has a home folder"
+    assert text in _provoke(capsys, "simulate", "scenario.yaml", "--set", "model=~nobody-at-all/x")
+    assert text in _provoke(capsys, "simulate", "~nobody-at-all/x")
+    assert text in _provoke(capsys, "serve", "~nobody-at-all/x")
 
 
 def test_the_scenario_itself_is_good(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -338,17 +340,17 @@ FILE = [
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"), FILE, ids=[f"{at}-{new.strip()[:30]}" for at, (_, new, _) in enumerate(FILE)]
+    ("old", "new", "expected"), FILE, ids=[f"{at}-{new.strip()[:30]}" for at, (_, new, _) in enumerate(FILE)]
 )
 def test_a_mistake_in_the_file(
-    scenario: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, told: list[str]
+    scenario: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, expected: list[str]
 ) -> None:
     assert old in GOOD
     scenario.write_text(GOOD.replace(old, new))
-    said = _provoke(capsys, "simulate", "scenario.yaml")
-    assert "scenario.yaml" in said
-    for part in told:
-        assert part in said
+    message = _provoke(capsys, "simulate", "scenario.yaml")
+    assert "scenario.yaml" in message
+    for part in expected:
+        assert part in message
 
 
 WORKLOADS = [
@@ -436,9 +438,9 @@ WORKLOADS = [
 ]
 
 
-@pytest.mark.parametrize(("workload", "told"), WORKLOADS, ids=[text for text, _ in WORKLOADS])
+@pytest.mark.parametrize(("workload", "expected"), WORKLOADS, ids=[text for text, _ in WORKLOADS])
 def test_a_mistake_in_the_workload(
-    scenario: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, workload: str, told: list[str]
+    scenario: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, workload: str, expected: list[str]
 ) -> None:
     (tmp_path / "c.csv").write_text("time_bin,requests\n0,4\n60,x\n")
     (tmp_path / "t.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,10,5\n1,9,5\n")
@@ -447,10 +449,10 @@ def test_a_mistake_in_the_workload(
     (tmp_path / "x_arrivals.csv").write_text(f"client,window_start_s,rate_rps,pattern,param1\n{windows}")
     head, tail = GOOD.split("workload:\n")[0], "policies:" + GOOD.split("policies:")[1]
     scenario.write_text(f"{head}workload: {workload}\n{tail}")
-    said = _provoke(capsys, "simulate", "scenario.yaml")
-    assert said.startswith("poise: scenario.yaml:6: workload.")
-    for part in told:
-        assert part in said
+    message = _provoke(capsys, "simulate", "scenario.yaml")
+    assert message.startswith("poise: scenario.yaml:6: workload.")
+    for part in expected:
+        assert part in message
 
 
 WHOLE = [
@@ -468,14 +470,14 @@ WHOLE = [
 ]
 
 
-@pytest.mark.parametrize(("text", "told"), WHOLE)
+@pytest.mark.parametrize(("text", "expected"), WHOLE)
 def test_a_file_that_is_no_scenario(
-    scenario: Path, capsys: pytest.CaptureFixture[str], text: str, told: list[str]
+    scenario: Path, capsys: pytest.CaptureFixture[str], text: str, expected: list[str]
 ) -> None:
     scenario.write_text(text)
-    said = _provoke(capsys, "simulate", "scenario.yaml")
-    for part in told:
-        assert part in said
+    message = _provoke(capsys, "simulate", "scenario.yaml")
+    for part in expected:
+        assert part in message
 
 
 def test_a_file_that_is_no_text(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -528,13 +530,13 @@ LINE = [
 ]
 
 
-@pytest.mark.parametrize(("argv", "told"), LINE, ids=[" ".join(argv) for argv, _ in LINE])
+@pytest.mark.parametrize(("argv", "expected"), LINE, ids=[" ".join(argv) for argv, _ in LINE])
 def test_a_mistake_on_the_command_line(
-    scenario: Path, capsys: pytest.CaptureFixture[str], argv: list[str], told: list[str]
+    scenario: Path, capsys: pytest.CaptureFixture[str], argv: list[str], expected: list[str]
 ) -> None:
-    said = _provoke(capsys, *argv)
-    for part in told:
-        assert part in said
+    message = _provoke(capsys, *argv)
+    for part in expected:
+        assert part in message
 
 
 COMPARISONS = [
@@ -588,13 +590,13 @@ COMPARISONS = [
 ]
 
 
-@pytest.mark.parametrize(("argv", "told"), COMPARISONS, ids=[" ".join(argv) for argv, _ in COMPARISONS])
+@pytest.mark.parametrize(("argv", "expected"), COMPARISONS, ids=[" ".join(argv) for argv, _ in COMPARISONS])
 def test_a_mistake_in_a_comparison(
-    scenario: Path, capsys: pytest.CaptureFixture[str], argv: list[str], told: list[str]
+    scenario: Path, capsys: pytest.CaptureFixture[str], argv: list[str], expected: list[str]
 ) -> None:
-    said = _provoke(capsys, "compare", *argv, *(["--jobs", "1"] if argv and "--jobs" not in argv else []))
-    for part in told:
-        assert part in said
+    message = _provoke(capsys, "compare", *argv, *(["--jobs", "1"] if argv and "--jobs" not in argv else []))
+    for part in expected:
+        assert part in message
 
 
 FOLDERS = [
@@ -613,9 +615,9 @@ FOLDERS = [
 ]
 
 
-@pytest.mark.parametrize(("broken", "argv", "told"), FOLDERS, ids=[told[:40] for *_, told in FOLDERS])
+@pytest.mark.parametrize(("broken", "argv", "message"), FOLDERS, ids=[message[:40] for *_, message in FOLDERS])
 def test_a_folder_that_a_comparison_cannot_go_on_in(
-    scenario: Path, capsys: pytest.CaptureFixture[str], broken: tuple[str, str | None], argv: list[str], told: str
+    scenario: Path, capsys: pytest.CaptureFixture[str], broken: tuple[str, str | None], argv: list[str], message: str
 ) -> None:
     command = ["compare", "scenario.yaml", "--policies", "round_robin,least_tokens", "--jobs", "1", "--out", "out"]
     assert main([*command, "--quiet"]) == 0
@@ -625,7 +627,7 @@ def test_a_folder_that_a_comparison_cannot_go_on_in(
             file.unlink()
         else:
             file.write_text(text)
-    assert told in _provoke(capsys, *command, *argv)
+    assert message in _provoke(capsys, *command, *argv)
 
 
 def test_a_policy_whose_code_changed_since(scenario: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -659,17 +661,17 @@ TRACES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "told"), TRACES)
+@pytest.mark.parametrize(("text", "expected"), TRACES)
 def test_a_mistake_in_a_trace(
-    scenario: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, told: list[str]
+    scenario: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, expected: list[str]
 ) -> None:
     (tmp_path / "requests.csv").write_text(text)
     head, tail = GOOD.split("workload:\n")[0], "policies:" + GOOD.split("policies:")[1]
     scenario.write_text(f"{head}workload:\n  trace: requests.csv\n{tail}")
-    said = _provoke(capsys, "simulate", "scenario.yaml")
-    assert said.startswith("poise: scenario.yaml:7: workload.trace: requests.csv") or "workload.trace" in said
-    for part in told:
-        assert part in said
+    message = _provoke(capsys, "simulate", "scenario.yaml")
+    assert message.startswith("poise: scenario.yaml:7: workload.trace: requests.csv") or "workload.trace" in message
+    for part in expected:
+        assert part in message
 
 
 def test_a_trace_too_short_for_the_demo(scenario: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -678,33 +680,33 @@ def test_a_trace_too_short_for_the_demo(scenario: Path, capsys: pytest.CaptureFi
 
 
 def test_a_missing_trace(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = _provoke(capsys, "simulate", "scenario.yaml", "--set", "workload={trace: no/such.csv}")
-    assert "--set workload={trace: no/such.csv}: workload.trace: no/such.csv" in said
+    message = _provoke(capsys, "simulate", "scenario.yaml", "--set", "workload={trace: no/such.csv}")
+    assert "--set workload={trace: no/such.csv}: workload.trace: no/such.csv" in message
 
 
 def test_a_broken_policy_module(scenario: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "broken_router_module.py").write_text("def route(:\n")
-    said = _provoke(capsys, "simulate", "scenario.yaml", "--router", "broken_router_module:Mine")
-    assert "policies.router: cannot import 'broken_router_module' (SyntaxError" in said
+    message = _provoke(capsys, "simulate", "scenario.yaml", "--router", "broken_router_module:Mine")
+    assert "policies.router: cannot import 'broken_router_module' (SyntaxError" in message
 
 
 def test_several_mistakes_are_counted(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scenario.write_text(
         GOOD.replace("replicas: 2", "replicas: 0").replace("rate: 5", "rate: x").replace("seeds: 1", "a: 1")
     )
-    said = _provoke(capsys, "simulate", "scenario.yaml")
-    assert "scenario.yaml:5:" in said and said.endswith("(2 more after this one)\n")
+    message = _provoke(capsys, "simulate", "scenario.yaml")
+    assert "scenario.yaml:5:" in message and message.endswith("(2 more after this one)\n")
 
 
 @pytest.mark.parametrize(
-    ("argv", "told"),
+    ("argv", "expected"),
     [
         (["simulate", "scenario.yaml", "--set", "cluster.pools.0.replicas=-3"], "-3 must be at least 1"),
         (["simulate", "scenario.yaml", "--nothing"], "--nothing"),
         (["demo", "--trace", "absent.csv"], "absent.csv"),
     ],
 )
-def test_in_a_process_of_its_own(scenario: Path, tmp_path: Path, argv: list[str], told: str) -> None:
+def test_in_a_process_of_its_own(scenario: Path, tmp_path: Path, argv: list[str], expected: str) -> None:
     done = subprocess.run([sys.executable, "-m", "poise", *argv], capture_output=True, text=True, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.count("\n") == 1 and told in done.stderr
+    assert done.stderr.count("\n") == 1 and expected in done.stderr

@@ -77,8 +77,10 @@ def test_without_a_compiler_the_wheel_is_pure_and_says_so(tmp_path: Path) -> Non
     done = _build(ROOT, tmp_path, POISE_COMPILE="auto", CC="no-such-compiler")
     assert done.returncode == 0, done.stderr
     assert [file.name.endswith("-py3-none-any.whl") for file in tmp_path.iterdir()] == [True]
-    (said,) = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("poise: ")]
-    assert said.startswith("poise: pure Python, not compiled: there is no C compiler 'no-such-compiler'; install one")
+    (printed,) = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("poise: ")]
+    assert printed.startswith(
+        "poise: pure Python, not compiled: there is no C compiler 'no-such-compiler'; install one"
+    )
 
 
 @pytest.mark.slow

@@ -81,8 +81,8 @@ except EncodingWarning:
 
 
 def test_a_scenario_runs_and_its_files_appear(folder: Path) -> None:
-    said = _poise(folder, "simulate scenario.yaml --router prefix_cache --out out")
-    assert said.startswith("prefix_cache keeps the SLO for ")
+    text = _poise(folder, "simulate scenario.yaml --router prefix_cache --out out")
+    assert text.startswith("prefix_cache keeps the SLO for ")
     assert {"report.html", "result.json"} <= {file.name for file in (folder / "out").iterdir()}
 
 

@@ -101,6 +101,56 @@ def test_docstrings_and_comments_are_plain(room: str) -> None:
     assert wrong == []
 
 
+NAMES = {"told", "untold", "foretold", "asked", "said", "befell", "befalls", "nobody", "somebody", "whom"}
+"""Words that name no data: what it holds has a term of its own, as in reported, requested, message, line."""
+
+
+OLD = {"poise/claims/record.py": {"told"}, "poise/experiment/parts.py": {"asked"}}
+"""Keys of files that earlier versions wrote, by the module that still reads them."""
+
+
+def names(source: str) -> Iterator[str]:
+    """Each name that Python source binds or reads, and each string that is one word, such as a key."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.keyword(arg=str(name)) | ast.alias(asname=str(name)):
+                yield name
+            case ast.Constant(value=str(name)) if name.isidentifier():
+                yield name
+
+
+def hidden(source: str) -> set[str]:
+    """The names of `source` in which a word of `NAMES` is a part, as in `_told` and `AskedFor`."""
+    return {name for name in names(source) if NAMES & set(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_"))}
+
+
+@pytest.mark.parametrize("folder", ["bench", "poise", "tests", "tools"])
+def test_names_are_plain(folder: str) -> None:
+    files = (file for file in sorted((ROOT / folder).rglob("*.py")) if file != Path(__file__))
+    wrong = {
+        str(file.relative_to(ROOT)): hits - OLD.get(str(file.relative_to(ROOT)), set())
+        for file in files
+        if (hits := hidden(file.read_text(encoding="utf-8")))
+    }
+    assert {file: left for file, left in wrong.items() if left} == {}
+
+
+def test_a_name_is_found_in_every_part_of_the_source() -> None:
+    source = """
+def told(asked_at, *, said): ...
+class AskedFor: _told = befell.untold
+f(nobody=1)
+from x import y as whom
+key = {"said": 1}
+plain = {"what was said": basket}
+"""
+    assert hidden(source) == {"told", "asked_at", "said", "AskedFor", "_told", "befell", "untold", "nobody", "whom"}
+
+
 def test_docstrings_and_comments_are_read() -> None:
     source = '"""It is told so."""\n\nx = 1  # nobody\n"""told: a callback; `told` is fine."""\ny = "whom"\n'
     assert [each for text in notes(source) for each in found(text)] == ["It is told so.", "# nobody"]

@@ -70,19 +70,19 @@ def main() -> None:
     parser.add_argument("--remove", action="store_true", help="take the compiled modules away")
     parser.add_argument("--into", type=Path, metavar="DIR", help="make a compiled copy there instead")
     parser.add_argument("-O", default="2", choices="0123", help="how hard the C compiler is to try (default: 2)")
-    told = parser.parse_args()
-    if told.remove:
+    options = parser.parse_args()
+    if options.remove:
         remove()
         return
     reason = lacking()
     if reason:
         print(f"compile: {reason}", file=sys.stderr)
         sys.exit(2)
-    if told.into:
-        compile_copy(told.into.resolve(), told.O)
+    if options.into:
+        compile_copy(options.into.resolve(), options.O)
         return
     with tempfile.TemporaryDirectory() as folder:
-        copy = compile_copy(Path(folder), told.O)
+        copy = compile_copy(Path(folder), options.O)
         remove()
         for file in objects(copy):
             shutil.copy2(file, PACKAGE / file.relative_to(copy))

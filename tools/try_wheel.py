@@ -75,12 +75,12 @@ def run_all(folder: Path, path: str, core: str = "") -> dict[str, bytes]:
     (folder / "scenario.yaml").write_text(SCENARIO, encoding="utf-8")
     rows = "".join(f"{at / 10},{300 + at * 37 % 900},{20 + at * 13 % 90}\n" for at in range(200))
     (folder / "trace.csv").write_text(f"arrival_s,prompt_tokens,output_tokens\n{rows}", encoding="utf-8")
-    said = run("--version", folder, path).decode().strip()
-    if core and not said.endswith(f"({core} core)"):
-        sys.exit(f"{said}: its core is not {core}")
+    printed = run("--version", folder, path).decode().strip()
+    if core and not printed.endswith(f"({core} core)"):
+        sys.exit(f"{printed}: its core is not {core}")
     began = time.monotonic()
     printed = {f"standard output of {command}": run(command, folder, path) for command in COMMANDS}
-    print(f"{said}, Python {sys.version.split()[0]}: {len(COMMANDS)} commands in {time.monotonic() - began:.1f} s")
+    print(f"{printed}, Python {sys.version.split()[0]}: {len(COMMANDS)} commands in {time.monotonic() - began:.1f} s")
     written = {file.relative_to(folder).as_posix(): plain(file) for file in sorted(folder.rglob("*")) if file.is_file()}
     return printed | written
 

@@ -51,11 +51,11 @@ def pythons(named: list[str]) -> dict[int, Path]:
     found: dict[int, Path] = {}
     for candidate in candidates(named):
         try:
-            told = subprocess.run([candidate, "-c", PROBE], capture_output=True, text=True, check=False, timeout=60)
+            probe = subprocess.run([candidate, "-c", PROBE], capture_output=True, text=True, check=False, timeout=60)
         except OSError:
             continue
-        words = told.stdout.split(maxsplit=2)
-        if told.returncode == 0 and len(words) == 3 and words[0] == "3" and int(words[1]) in MINORS:
+        words = probe.stdout.split(maxsplit=2)
+        if probe.returncode == 0 and len(words) == 3 and words[0] == "3" and int(words[1]) in MINORS:
             found.setdefault(int(words[1]), Path(words[2].strip()))
     return dict(sorted(found.items()))
 

@@ -51,13 +51,13 @@ class Dynamo:
             DYN_LOG="error",  # its router logs each decision otherwise, which costs it time
             TRANSFORMERS_VERBOSITY="error",
         )
-        told = json.loads(report.read_text(encoding="utf-8"))
-        if told["completed_requests"] != requests:
-            raise Failed(f"dynamo finished {told['completed_requests']} of {requests} requests of {load.name}")
+        result = json.loads(report.read_text(encoding="utf-8"))
+        if result["completed_requests"] != requests:
+            raise Failed(f"dynamo finished {result['completed_requests']} of {requests} requests of {load.name}")
         figures = {
-            "ttft_p50_s": told["median_ttft_ms"] / 1e3,
-            "tpot_p50_s": told["median_tpot_ms"] / 1e3,
-            "hit_rate": told["prefix_cache_reused_ratio"],
-            "wall_s": told["wall_time_ms"] / 1e3,
+            "ttft_p50_s": result["median_ttft_ms"] / 1e3,
+            "tpot_p50_s": result["median_tpot_ms"] / 1e3,
+            "hit_rate": result["prefix_cache_reused_ratio"],
+            "wall_s": result["wall_time_ms"] / 1e3,
         }
         return Spent(requests, cpu_s, rss, figures)

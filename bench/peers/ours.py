@@ -25,9 +25,9 @@ class Poise:
 
     def measure(self, load: Load, router: str, requests: int) -> Spent:
         """Run `poise_run.py` once."""
-        told = json.dumps({"load": load, "requests": requests, "router": router})
+        question = json.dumps({"load": load, "requests": requests, "router": router})
         child = self.root / CHILD.relative_to(ROOT)  # its own, for modules change their names
-        cpu_s, rss, output = spend([sys.executable, str(child), told], PYTHONPATH=str(self.root))
+        cpu_s, rss, output = spend([sys.executable, str(child), question], PYTHONPATH=str(self.root))
         figures = json.loads(output)
         if Path(figures.get("package", self.root / "poise")) != self.root / "poise":  # older scripts do not say it
             raise Failed(f"{self.root} has no poise: {figures['package']} was run")

@@ -91,14 +91,14 @@ def write_vidur(load: Load, requests: int, out: TextIO) -> None:
 
 def main() -> None:
     """Do what the argument says."""
-    told = json.loads(sys.argv[1])
-    load, requests = Load(*told["load"]), told["requests"]
-    if "write" in told:
-        form, path = told["write"]
+    question = json.loads(sys.argv[1])
+    load, requests = Load(*question["load"]), question["requests"]
+    if "write" in question:
+        form, path = question["write"]
         with Path(path).open("w", encoding="utf-8") as out:
             (write_vidur if form == "vidur" else write_mooncake)(load, requests, out)
     else:
-        print(json.dumps(simulated(load, requests, told["router"])))
+        print(json.dumps(simulated(load, requests, question["router"])))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ class Spent(NamedTuple):
     requests: int
     cpu_s: float
     rss: int
-    told: dict[str, Any]
+    report: dict[str, Any]
 
 
 class Peer(Protocol):
@@ -78,6 +78,6 @@ def written(load: Load, requests: int, form: str, folder: Path) -> Path:
     """A file with the very requests that Poise simulates, as `mooncake` JSON Lines or `vidur` CSV; written once."""
     path = folder / f"{load.kind}-{load.rate:g}-{load.replicas}-{requests}.{form}"
     if not path.exists():
-        told = {"load": load, "requests": requests, "write": [form, str(path)]}
-        spend([sys.executable, str(CHILD), json.dumps(told)])
+        question = {"load": load, "requests": requests, "write": [form, str(path)]}
+        spend([sys.executable, str(CHILD), json.dumps(question)])
     return path

@@ -38,5 +38,5 @@ class Sail:
         """Its schedule, in our form, and the seconds that it took."""
         columns = [",".join(map(str, each)) for each in times]
         command = [sys.executable, str(CHILD), str(self.checkout), name, str(ranks), str(count), *columns, str(comm)]
-        told = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
-        return Schedule.of([[read_op(word) for word in row] for row in told["rows"]], name), told["made_s"]
+        answer = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        return Schedule.of([[read_op(word) for word in row] for row in answer["rows"]], name), answer["made_s"]

@@ -25,12 +25,12 @@ Value = Ratio | Interval | float
 class Answer(NamedTuple):
     """What came out for the criterion (or the note) of this key.
 
-    told: in words.  found: values that the claim's test is asked of; or whether it is so, where that is a matter of
+    text: in words.  found: values that the claim's test is asked of; or whether it is so, where that is a matter of
     order or kind and not of size, None where chance decides.
     """
 
     key: str
-    told: str
+    text: str
     found: Value | Sequence[Value] | bool | None = None
 
     @property
@@ -88,9 +88,9 @@ def _between(low: float | None, high: float | None, test: Test, *, exact: bool =
         return None
     over = [(test.least, False), (test.beyond, True)]
     under = [(test.most, False), (test.below, True)]
-    told = [_beyond(low, high, bound, strict) for bound, strict in over if bound is not None]
-    told += [_beyond(-high, -low, -bound, strict) for bound, strict in under if bound is not None]
-    return False if False in told or (exact and None in told) else None if None in told else True
+    beyond = [_beyond(low, high, bound, strict) for bound, strict in over if bound is not None]
+    beyond += [_beyond(-high, -low, -bound, strict) for bound, strict in under if bound is not None]
+    return False if False in beyond or (exact and None in beyond) else None if None in beyond else True
 
 
 def _beyond(near: float, far: float, bound: float, strict: bool) -> bool | None:

@@ -69,11 +69,11 @@ class Bench:
         """`poise.compare`, with its progress told under `label`; one that the user stops ends the experiment."""
         from poise.scenario.compare.python import compare
 
-        def tell(_: str, done: int, total: int) -> None:
+        def report(_: str, done: int, total: int) -> None:
             if self.progress is not None:
                 self.progress(label, done, total)
 
-        comparison = compare(*args, **options, progress=tell)
+        comparison = compare(*args, **options, progress=report)
         if comparison.interrupted:
             raise KeyboardInterrupt
         return comparison

@@ -85,8 +85,8 @@ class Test(Section):
             and self.least is self.most is self.above is self.below is None
         ):
             raise ValueError("has no bound; give one of least, most, above, below")
-        asked = [each for each in (self.ahead, self.times, self.peak, self.rise, self.growth, self.order) if each]
-        if len(asked) != bool(self.figure or self.capacity):
+        comparisons = [each for each in (self.ahead, self.times, self.peak, self.rise, self.growth, self.order) if each]
+        if len(comparisons) != bool(self.figure or self.capacity):
             raise ValueError("names a figure without what is asked of it; give one of ahead, times, peak, rise, growth")
         if self.capacity and (self.figure or not (self.times or self.order)):
             raise ValueError("asks of a search what only a sweep has; give times = [A, B] or order = [[A], [B]]")
@@ -307,9 +307,16 @@ class Outcome:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data."""
-        asked = {"asks": self.criterion.asks, "paper": self.criterion.paper, "headline": self.headline}
+        criterion = {"asks": self.criterion.asks, "paper": self.criterion.paper, "headline": self.headline}
         since = self.criterion.since.isoformat() if self.criterion.since else None
-        return {"key": self.key, **asked, "since": since, "measured": self.measured, "met": self.met, "why": self.why}
+        return {
+            "key": self.key,
+            **criterion,
+            "since": since,
+            "measured": self.measured,
+            "met": self.met,
+            "why": self.why,
+        }
 
 
 class Point(NamedTuple):

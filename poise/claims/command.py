@@ -14,7 +14,7 @@ from poise.claims.find import claim, digest, measure
 from poise.claims.listed import Listed, find_listed, listed
 from poise.claims.page import page
 from poise.claims.record import Record
-from poise.claims.show import show_claim, show_system, show_systems, told
+from poise.claims.show import described, show_claim, show_system, show_systems
 from poise.core.errors import UserError
 from poise.experiment.progress import Bars
 from poise.experiment.workers import Workers, cluster, workers_of
@@ -36,7 +36,7 @@ def list_systems(text: str | None, json: str | None) -> None:
     found = find_listed(text) if text is not None else list(listed())
     if json is not None:
         _check_file(json)
-        _put(records.text({"systems": [_whole(each) if len(found) == 1 else told(each) for each in found]}), json)
+        _put(records.text({"systems": [_whole(each) if len(found) == 1 else described(each) for each in found]}), json)
     if json == "-":
         return
     if text is not None and len(found) == 1:
@@ -69,7 +69,7 @@ def _put(content: str, json: str) -> None:
 def _whole(entry: Listed) -> dict[str, Any]:
     """A system with the criteria and curves of its claims."""
     results = [kept.as_dict() for kept in map(records.measured, entry.claims) if kept]
-    return told(entry) | {"results": results}
+    return described(entry) | {"results": results}
 
 
 def try_claim(options: ClaimOptions) -> Record:

@@ -75,9 +75,9 @@ def measure(name: str, bench: Bench) -> Findings:
 
 def _named(about: Claim) -> list[str]:
     """The modules of the shared experiments that a claim names."""
-    told = bool(about.shown) or any(each.test and each.test.value for each in about.criteria.values())
-    asked = (("sweep", about.sweeps), ("capacity", about.capacities), ("runs", told))
-    return [name for name, there in asked if there]
+    formulas = bool(about.shown) or any(each.test and each.test.value for each in about.criteria.values())
+    kinds = (("sweep", about.sweeps), ("capacity", about.capacities), ("runs", formulas))
+    return [name for name, there in kinds if there]
 
 
 def _shared(name: str) -> ModuleType:
@@ -125,11 +125,11 @@ def _called(call: str) -> Path:
 
 def fingerprint(some: Iterable[Path], root: Path, more: str = "") -> str:
     """16 hexadecimal digits over names (below `root`) and code of files, `more`, and the engine model's version."""
-    told = sha256(f"{Engine().name} {Engine().version}{more}".encode())
+    hashed = sha256(f"{Engine().name} {Engine().version}{more}".encode())
     for file in sorted(some):
-        told.update(file.relative_to(root).as_posix().encode() + b"\0")
-        told.update(code(file.read_text(encoding="utf-8")).encode() + b"\0")
-    return told.hexdigest()[:16]
+        hashed.update(file.relative_to(root).as_posix().encode() + b"\0")
+        hashed.update(code(file.read_text(encoding="utf-8")).encode() + b"\0")
+    return hashed.hexdigest()[:16]
 
 
 @cache

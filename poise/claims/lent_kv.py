@@ -210,9 +210,9 @@ class Cluster:
             one.credit.clear()
         table = [self._status(place) for place in range(self.fleet.instances)]
         for debtor, creditor, tokens in self.planner.plan(table):
-            self._ask(debtor, creditor, tokens)
+            self._request(debtor, creditor, tokens)
 
-    def _ask(self, debtor: int, creditor: int, tokens: int) -> None:
+    def _request(self, debtor: int, creditor: int, tokens: int) -> None:
         """Reserve what the creditor has; what it has not, it refuses, and the next round may ask again."""
         self.outcome.loans += 1
         one, other = self.all[debtor], self.all[creditor]

@@ -113,8 +113,8 @@ def slots() -> list[str]:
 
 def by_group(some: Iterable[Listed]) -> dict[str, list[Listed]]:
     """Systems by group."""
-    told = list(some)
-    found = {group: [each for each in told if each.group == group] for group in groups()}
+    systems = list(some)
+    found = {group: [each for each in systems if each.group == group] for group in groups()}
     return {group: each for group, each in found.items() if each}
 
 

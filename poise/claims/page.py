@@ -33,21 +33,21 @@ def _facts(about: Claim, record: Record) -> str:
         "Measured": f"{record.date}, Poise {record.poise}, engine {record.engine}, code {record.digest}"
         + (" (a quick run)" if record.quick else ""),
     }
-    return facts({name: said for name, said in found.items() if said})
+    return facts({name: text for name, text in found.items() if text})
 
 
 def _criteria(about: Claim, record: Record) -> str:
     head = ("criterion", "", "paper", "measured", "why")
     rows = [_row(about, each) for each in record.outcomes]
-    rows += [(said, "a note", "", came, "") for said, came in record.notes.items()]
+    rows += [(note, "a note", "", came, "") for note, came in record.notes.items()]
     return section("Criteria", _table(head, rows, text=True), anchor="criteria")
 
 
 def _row(about: Claim, each: Outcome) -> tuple[str, ...]:
-    asked = each.criterion
-    said = f"{asked.asks}{' (headline)' if each.headline else ''}"
+    criterion = each.criterion
+    name = f"{criterion.asks}{' (headline)' if each.headline else ''}"
     why = "; ".join(filter(None, (each.why, since(each, about))))
-    return said, MET[each.met], asked.paper, each.measured, why
+    return name, MET[each.met], criterion.paper, each.measured, why
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, text: bool = False) -> str:

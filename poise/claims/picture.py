@@ -63,13 +63,13 @@ def picture(curve: Curve) -> str | None:
     inner = re.sub(
         r"<svg [^>]*>", f'<svg y="{top}" width="{WIDTH}" height="{high}" viewBox="0 0 {WIDTH} {high}">', drawn
     )
-    told = "".join(f'<text class="a" x="4" y="{ROW * at + 14}">{escape(row)}</text>' for at, row in enumerate(titles))
+    names = "".join(f'<text class="a" x="4" y="{ROW * at + 14}">{escape(row)}</text>' for at, row in enumerate(titles))
     legend = "".join(_legend(row, top + high + ROW * at) for at, row in enumerate(keys))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {whole}"'
         f' width="{WIDTH}" height="{whole}" role="img">'
         f"<title>{escape(curve.title)}</title><style>{TINTS}{DRAWN}text{{font-family:system-ui,sans-serif}}</style>"
-        f'<rect width="{WIDTH}" height="{whole}" style="fill:var(--ground)"/>{told}{inner}{legend}</svg>\n'
+        f'<rect width="{WIDTH}" height="{whole}" style="fill:var(--ground)"/>{names}{inner}{legend}</svg>\n'
     )
 
 

@@ -159,14 +159,14 @@ def _span(phase: Phase, bench: Bench) -> float:
 
 def _returns(turns: list[tuple[float, int]], bench: Bench) -> Answer:
     """Where the ratio stands at the end of each phase, and when it came there."""
-    told, right, end = [], True, 0.0
+    texts, right, end = [], True, 0.0
     for phase in PHASES:
         begin, end = end, end + _span(phase, bench)
         stands = 4 + sum(change for at, change in turns if at <= end)
         last = max((at for at, _ in turns if begin < at <= end), default=begin)
-        told.append(f"{phase.mix}: {stands} prefill {last - begin:.0f} s after the shift, balance {phase.balance}")
+        texts.append(f"{phase.mix}: {stands} prefill {last - begin:.0f} s after the shift, balance {phase.balance}")
         right = right and stands == phase.balance
-    return Answer("returns", "; ".join(told), right)
+    return Answer("returns", "; ".join(texts), right)
 
 
 def _better(share: Mapping[str, float]) -> Answer:
@@ -192,8 +192,8 @@ def groups(bench: Bench) -> tuple[list[Answer], Curve]:
     criteria = [_ahead(name, apart, shared) for name in TAKEN]
     lines: dict[str, Sequence[Point]] = {}
     for sweep, where in ((apart, "groups"), (shared, "no groups")):
-        told = sweep.curve("", "slo_attainment")
-        lines |= {f"{name}, {where}": told.lines[name] for name in TAKEN}
+        curve = sweep.curve("", "slo_attainment")
+        lines |= {f"{name}, {where}": curve.lines[name] for name in TAKEN}
     return criteria, Curve("First tokens within 1 s, four scenarios", "load, req/s", "share", lines)
 
 
@@ -229,11 +229,11 @@ def _traffic(bench: Bench, rate: float, seed: int) -> Workload:
 
 def _ahead(name: str, apart: Sweep, shared: Sweep) -> Answer:
     """Seed by seed, at each load."""
-    figure, told, better = "slo_attainment", [], 0
+    figure, texts, better = "slo_attainment", [], 0
     for rate in GROUP_RATES:
         leads = np.array(apart.seeds(rate, name, figure)) - np.array(shared.seeds(rate, name, figure))
         better += bool(leads.min() > 0)
         own, other = apart.value(rate, name, figure), shared.value(rate, name, figure)
         hits = [each.value(rate, name, "prefix_hit_rate") for each in (apart, shared)]
-        told.append(f"at {rate:g}: {own:.1%} vs {other:.1%} (hits {hits[0]:.0%} vs {hits[1]:.0%})")
-    return Answer(f"groups, {name}", "; ".join(told), better)
+        texts.append(f"at {rate:g}: {own:.1%} vs {other:.1%} (hits {hits[0]:.0%} vs {hits[1]:.0%})")
+    return Answer(f"groups, {name}", "; ".join(texts), better)

@@ -48,20 +48,20 @@ class Record:
     def outcomes(self) -> list[Outcome]:
         """Every criterion of the claim with what came out, the headline first."""
         about = claim(self.name)
-        told = {each.key: each for each in self.findings.answers}
-        lacking = [key for key in about.criteria if key not in told]
+        found = {each.key: each for each in self.findings.answers}
+        lacking = [key for key in about.criteria if key not in found]
         if lacking:
             raise PoiseError(f"{self.name}: nothing was measured for {', '.join(lacking)}; measure it again")
         return [
-            Outcome(key, each, key in about.headline, told[key].told, judge(told[key], each.test))
+            Outcome(key, each, key in about.headline, found[key].text, judge(found[key], each.test))
             for key, each in about.criteria.items()
         ]
 
     @property
     def notes(self) -> dict[str, str]:
         """What is told and not judged: what it is about, and what came out."""
-        told = {each.key: each.told for each in self.findings.answers}
-        return {said: told[key] for key, said in claim(self.name).notes.items() if key in told}
+        texts = {each.key: each.text for each in self.findings.answers}
+        return {note: texts[key] for key, note in claim(self.name).notes.items() if key in texts}
 
     @property
     def verdict(self) -> str:
@@ -97,7 +97,7 @@ class Record:
             "cpu_s": round(self.cpu_s, 1),
             "quick": self.quick,
             "headlines": dict(self.headlines),
-            "measured": {each.key: {"told": each.told, "found": _found(each)} for each in self.findings.answers},
+            "measured": {each.key: {"text": each.text, "found": _found(each)} for each in self.findings.answers},
             "curves": [_curve(each) for each in self.findings.curves],
         }
 
@@ -121,9 +121,12 @@ def measured(name: str) -> Record | None:
     return read(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else None
 
 
-def read(told: Mapping[str, Any]) -> Record:
-    """The record that `kept` or `as_dict` gave."""
-    answers = [Answer(key, each["told"], _values(each["found"])) for key, each in told["measured"].items()]
+def read(data: Mapping[str, Any]) -> Record:
+    """The record that `kept` or `as_dict` gave, of this version or of 0.1."""
+    answers = [
+        Answer(key, each["text"] if "text" in each else each["told"], _values(each["found"]))
+        for key, each in data["measured"].items()
+    ]
     curves = [
         Curve(
             each["title"],
@@ -131,10 +134,10 @@ def read(told: Mapping[str, Any]) -> Record:
             each["kind"],
             {name: [Point(*point) for point in points] for name, points in each["lines"].items()},
         )
-        for each in told["curves"]
+        for each in data["curves"]
     ]
     names = ("name", "date", "poise", "engine", "digest", "cpu_s", "quick", "headlines")
-    return Record(findings=Findings(answers, curves), **{name: told[name] for name in names})
+    return Record(findings=Findings(answers, curves), **{name: data[name] for name in names})
 
 
 def save(record: Record) -> Path:
@@ -145,21 +148,21 @@ def save(record: Record) -> Path:
     return file
 
 
-def text(told: Mapping[str, Any]) -> str:
+def text(data: Mapping[str, Any]) -> str:
     """Plain data as JSON text."""
-    return json.dumps(told, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    return json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def compact(told: Any, depth: int = 0) -> str:
+def compact(data: Any, depth: int = 0) -> str:
     """The same with every list of numbers, and all that fits, on a line of its own."""
-    line = json.dumps(told, allow_nan=False, ensure_ascii=False)
-    flat = isinstance(told, list) and not any(isinstance(each, dict) for each in told)
-    if flat or not isinstance(told, list | dict) or not told or (depth and len(line) <= 100):
+    line = json.dumps(data, allow_nan=False, ensure_ascii=False)
+    flat = isinstance(data, list) and not any(isinstance(each, dict) for each in data)
+    if flat or not isinstance(data, list | dict) or not data or (depth and len(line) <= 100):
         return line
     pad, end = " " * (depth + 1), " " * depth
-    if isinstance(told, list):
-        return "[\n" + ",\n".join(f"{pad}{compact(each, depth + 1)}" for each in told) + f"\n{end}]"
-    rows = (f"{pad}{json.dumps(key, ensure_ascii=False)}: {compact(each, depth + 1)}" for key, each in told.items())
+    if isinstance(data, list):
+        return "[\n" + ",\n".join(f"{pad}{compact(each, depth + 1)}" for each in data) + f"\n{end}]"
+    rows = (f"{pad}{json.dumps(key, ensure_ascii=False)}: {compact(each, depth + 1)}" for key, each in data.items())
     return "{\n" + ",\n".join(rows) + f"\n{end}}}" + ("" if depth else "\n")
 
 

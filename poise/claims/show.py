@@ -27,7 +27,7 @@ WIDEST = 30
 """Characters that a table leaves to what stands for a system."""
 
 
-def told(entry: Listed) -> dict[str, Any]:
+def described(entry: Listed) -> dict[str, Any]:
     """A system as plain data: what it is, what stands for it here, and what became of its claims."""
     return {
         "name": entry.name,
@@ -107,9 +107,9 @@ def show_systems(some: Sequence[Listed], file: TextIO | None = None) -> None:
     for group, each in by_group(some).items():
         show(group.capitalize(), HEADERS, rows(each), out)
     counts = Counter(verdict for each in some for verdict in standing(each).split("; "))
-    said = ", ".join(f"{count} {standing}" for standing, count in counts.most_common())
+    counted = ", ".join(f"{count} {standing}" for standing, count in counts.most_common())
     out.write(
-        f"{len(some)} systems: {said}.\n`poise systems NAME` tells all of one; `poise claim NAME` runs it again.\n"
+        f"{len(some)} systems: {counted}.\n`poise systems NAME` tells all of one; `poise claim NAME` runs it again.\n"
     )
 
 
@@ -157,8 +157,8 @@ def lacks(about: Claim, record: Record) -> str:
 def _show_outcomes(about: Claim, record: Record, out: TextIO) -> None:
     for number, outcome in enumerate(record.outcomes, start=1):
         out.write("\n" + "\n".join(_outcome(number, outcome, about)) + "\n")
-    for said, came in record.notes.items():
-        out.write("\n" + _wrapped(f"Note: {said}. Here: {came}") + "\n")
+    for note, came in record.notes.items():
+        out.write("\n" + _wrapped(f"Note: {note}. Here: {came}") + "\n")
 
 
 def show_claim(name: str, record: Record, file: TextIO | None = None) -> None:
@@ -171,8 +171,10 @@ def show_claim(name: str, record: Record, file: TextIO | None = None) -> None:
         headers, table = figures(curve)
         show(curve.title, headers, table, out)
     quick = " of a quick run, which has a tenth of the requests" if record.quick else ""
-    said = f"Verdict{quick}: {record.verdict}{lacks(about, record)}{_cure(record)} ({record.cpu_s:.0f} s of one core)."
-    out.write(_wrapped(said) + "\n")
+    verdict = (
+        f"Verdict{quick}: {record.verdict}{lacks(about, record)}{_cure(record)} ({record.cpu_s:.0f} s of one core)."
+    )
+    out.write(_wrapped(verdict) + "\n")
 
 
 def _cure(record: Record) -> str:
@@ -185,20 +187,20 @@ def _cure(record: Record) -> str:
 
 
 def _head(name: str, about: Claim) -> list[str]:
-    said = {
+    facts = {
         f"{about.system} (`{name}`; {about.paper})": about.published,
         "Conditions": about.conditions,
         "Here": about.here,
         "Stands for it": f"{about.slot} {', '.join(about.policies)}",
         "Known by its": about.paper.trust,
     }
-    return [_wrapped(f"{title}: {each}") for title, each in said.items() if each]
+    return [_wrapped(f"{title}: {each}") for title, each in facts.items() if each]
 
 
 def since(outcome: Outcome, about: Claim) -> str:
     """That a criterion is younger than the first run, with both dates."""
-    asked = outcome.criterion.since
-    return f"asked since {asked}, the first run was on {about.first}" if asked else ""
+    since_when = outcome.criterion.since
+    return f"asked since {since_when}, the first run was on {about.first}" if since_when else ""
 
 
 def _outcome(number: int, outcome: Outcome, about: Claim) -> list[str]:

@@ -19,11 +19,11 @@ def sparks(curve: Curve) -> list[str]:
     log = curve.kind == "seconds" and all(value > 0 for value in known)
     ends = (min(known), max(known)) if known else (0.0, 1.0)
     width = max((len(name) for name in curve.lines), default=0)
-    told = [
-        f"{name:<{width}}  {_line(points, places, ends, log)}  {_said(points, curve)}"
+    rows = [
+        f"{name:<{width}}  {_line(points, places, ends, log)}  {_ends(points, curve)}"
         for name, points in curve.lines.items()
     ]
-    return [*told, f"{'':<{width}}  from {significant(places[0])} to {significant(places[-1])}"] if places else told
+    return [*rows, f"{'':<{width}}  from {significant(places[0])} to {significant(places[-1])}"] if places else rows
 
 
 def _line(points: Sequence[Point], places: Sequence[float], ends: tuple[float, float], log: bool) -> str:
@@ -39,7 +39,7 @@ def _block(value: float | None, ends: tuple[float, float], log: bool) -> str:
     return BLOCKS[min(int(share * len(BLOCKS)), len(BLOCKS) - 1)]
 
 
-def _said(points: Sequence[Point], curve: Curve) -> str:
+def _ends(points: Sequence[Point], curve: Curve) -> str:
     values = [point.value for point in sorted(points, key=lambda point: point.x) if point.value is not None]
     if not values:
         return MISSING

@@ -58,8 +58,8 @@ class Sweep:
 
     def seeds(self, x: float, policy: str, figure: str) -> list[float]:
         """A figure or count of each seed of a policy at a place, as in ttft_s.p99; 0 where one has none."""
-        told = self.at[x].result(policy, 1.0)["per_seed"]
-        return [at_path(each, figure) or 0.0 for each in told]
+        seeds = self.at[x].result(policy, 1.0)["per_seed"]
+        return [at_path(each, figure) or 0.0 for each in seeds]
 
     def total(self, policy: str, figure: str) -> list[float]:
         """A count of each seed, summed over all places."""
@@ -87,9 +87,9 @@ class Sweep:
     def ahead(self, key: str, figure: str, policy: str, others: Sequence[str]) -> Answer:
         """At each place by how much `policy` is better than the one of `others` that it is least ahead of."""
         gaps = self.gaps(figure, policy, others)
-        return Answer(key, self._told(gaps, figure), [gap.lead for gap in gaps])
+        return Answer(key, self._text(gaps, figure), [gap.lead for gap in gaps])
 
-    def _told(self, gaps: Sequence[Gap], figure: str) -> str:
+    def _text(self, gaps: Sequence[Gap], figure: str) -> str:
         kind = deciding(figure).kind
         return "; ".join(f"at {significant(gap.x)}: {_against(gap, kind)}" for gap in gaps)
 
@@ -122,9 +122,9 @@ def swept(across: str, places: Sequence[float], run: Callable[[float], Compariso
     return Sweep(across, {place: run(place) for place in places})
 
 
-def at_path(told: Mapping[str, Any], path: str) -> float | None:
+def at_path(data: Mapping[str, Any], path: str) -> float | None:
     """The number at a path with dots, None where there is none."""
-    value: Any = told
+    value: Any = data
     for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
     return float(value) if isinstance(value, int | float) else None
@@ -172,5 +172,5 @@ def at_most(found: Ratio | Interval, bound: float) -> bool | None:
 
 def every(met: Iterable[bool | None]) -> bool | None:
     """Whether all are met: one refuted is enough for no, else one open for nobody knows."""
-    told = list(met)
-    return False if False in told else None if None in told else True
+    known = list(met)
+    return False if False in known else None if None in known else True

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from poise.claims.options import ClaimOptions
+from poise.cli.completion import SHELLS, VARIABLE, complete, script
 from poise.cli.reading import reads
 from poise.cli.spelled import optional, renamed
 from poise.cli.train import app as train
@@ -366,6 +367,17 @@ def claim(options: ClaimOptions) -> None:
     try_claim(options)
 
 
+@app.command()
+def completion(
+    shell: Annotated[str, typer.Argument(help=f"{', '.join(SHELLS)}.", metavar="SHELL", show_default=False)],
+) -> None:
+    """Print a script that completes commands, options and names in a shell.
+
+    For bash: poise completion bash > ~/.local/share/bash-completion/completions/poise
+    """
+    print(script(shell))
+
+
 def _list(what: str, json: str | None) -> None:
     from poise.scenario.command import show_listing
 
@@ -389,7 +401,10 @@ WELCOME = """Poise simulates, compares and plans how large models are served and
 @cache
 def _command() -> Any:
     """The command line, made once for all calls of a process."""
-    return typer.main.get_command(app)
+    made = typer.main.get_command(app)
+    if VARIABLE in os.environ:
+        complete(made)
+    return made
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -402,13 +417,13 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else DONE
     except UserError as error:
-        return _say(str(error), MISTAKEN)
+        return _fail(str(error), MISTAKEN)
     except PoiseError as error:
         return _ours(error, f"{type(error).__name__}: {error}")
     except _CLICK as error:
         return _usage(error)
     except (KeyboardInterrupt, typer.Abort):
-        return _say("interrupted; nothing was written", INTERRUPTED)
+        return _fail("interrupted; nothing was written", INTERRUPTED)
     except (BrokenPipeError, SystemExit):  # Typer leaves by SystemExit when whoever reads us has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
@@ -423,17 +438,17 @@ def _usage(error: Any) -> int:
         return MISTAKEN
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "poise"
-    return _say(f"{error.format_message().rstrip('.')}; see `{path} --help`", MISTAKEN)
+    return _fail(f"{error.format_message().rstrip('.')}; see `{path} --help`", MISTAKEN)
 
 
 def _ours(error: Exception, text: str) -> int:
     """A failure that is not the user's: one line, or the traceback for whoever asks for it."""
     if os.environ.get("POISE_DEBUG"):
         raise error
-    return _say(f"{text}; for the traceback run again with POISE_DEBUG=1", FAILED)
+    return _fail(f"{text}; for the traceback run again with POISE_DEBUG=1", FAILED)
 
 
-def _say(message: str, code: int) -> int:
+def _fail(message: str, code: int) -> int:
     """One line on standard error."""
     print("poise:", " ".join(message.split()), file=sys.stderr)
     return code

@@ -73,7 +73,7 @@ class RequestView(NamedTuple):
     begun_at: int = 0
 
 
-UNTOLD: Final = -2
+UNKNOWN_TOOL: Final = -2
 """`Sequence.tool`: unknown which tool the answer calls, or whether it calls one."""
 
 NO_TOOL: Final = -1
@@ -107,7 +107,7 @@ class Sequence:
     cache when it was preempted, which it alone can find.  path: its prompt's extents, once they are needed.
     source: the replica that its KV must be pulled from, -1 for none.  swapped: tokens whose KV lies in host memory.
     kept: tokens of which host memory keeps a copy while they are here too, whole blocks of them.
-    tool: which tool its answer calls, by the workload's index, `NO_TOOL` or `UNTOLD`; read only when it has ended.
+    tool: its answer's tool, by the workload's index, `NO_TOOL` or `UNKNOWN_TOOL`; read only once it has ended.
     pinned: whether KV of its session was pinned here when it arrived.
     account: where its time is charged; None unless the run records it.
     """
@@ -130,7 +130,7 @@ class Sequence:
     short: bool
 
     def __init__(
-        self, request: RequestView, output_tokens: int, produced: int = 0, output_id: int = -1, tool: int = UNTOLD
+        self, request: RequestView, output_tokens: int, produced: int = 0, output_id: int = -1, tool: int = UNKNOWN_TOOL
     ) -> None:
         self.request = request
         self.id = request.id

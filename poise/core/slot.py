@@ -174,7 +174,7 @@ _TABLE: Final = (
     ),
     Slot(
         "hedge", "hedge", "which requests are sent to a second replica too",
-        "when a request waited for its first token as long as `wait` said", _SENT, ("simulation", "gateway"),
+        "when a request waited for its first token as long as `wait` returned", _SENT, ("simulation", "gateway"),
         "control", "tail", without="none is sent twice", hears=(Tick,), exchangeable=True,
         also={"wait": "wait(request, replica, cluster): picoseconds until a copy is asked for, 0 for never"},
         hooks={**_OBSERVE, "taken": _TURNS["taken"], "ended": _TURNS["ended"]},

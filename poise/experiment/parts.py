@@ -22,7 +22,7 @@ PART = "part.json"
 def finish(folder: Path, shard: Shard, experiment: Mapping[str, Any]) -> None:
     """Mark a shard as complete, with its experiment."""
     with replacing(folder / PART) as file:
-        file.write(to_json({"part": shard.number, "of": shard.parts, "asked": dict(experiment)}).encode())
+        file.write(to_json({"part": shard.number, "of": shard.parts, "experiment": dict(experiment)}).encode())
 
 
 def join(out: Path, parts: Sequence[Path]) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def join(out: Path, parts: Sequence[Path]) -> dict[str, Any]:
             if file.is_file() and not file.name.startswith(".") and file.name not in (PART, LEDGER):
                 _bring(file, place)
     _bring_runs([part / LEDGER for part in parts], out / LEDGER)
-    experiment: dict[str, Any] = marks[0]["asked"]
+    experiment: dict[str, Any] = marks[0]["experiment"]
     return experiment
 
 
@@ -52,19 +52,21 @@ def _read(part: Path) -> dict[str, Any]:
         ) from None
     except (OSError, ValueError) as error:
         raise UserError(f"{file}: cannot be read ({error}); run the part again with --shard and --resume") from None
+    if "asked" in fields:  # the name before version 0.2
+        fields["experiment"] = fields.pop("asked")
     return fields
 
 
 def _check(parts: Sequence[Path], marks: Sequence[Mapping[str, Any]]) -> None:
     """UserError where the parts are not all of one experiment, each once."""
-    count, first = marks[0]["of"], flat(marks[0]["asked"])
+    count, first = marks[0]["of"], flat(marks[0]["experiment"])
     home: dict[int, Path] = {}
     for part, each in zip(parts, marks, strict=True):
         if each["of"] != count:
             raise UserError(
                 f"{part}: is one of {each['of']} parts, and {parts[0]} one of {count}; give parts of one run"
             )
-        own = flat(each["asked"])
+        own = flat(each["experiment"])
         for name in {**first, **own}:
             if first.get(name) != own.get(name):
                 raise UserError(

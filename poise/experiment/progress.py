@@ -58,7 +58,7 @@ class Bars:
         self._lines = lines
         self._begins: dict[str, float] = {}
         self._shown = self._file.isatty()
-        self._since = self._said = clock()
+        self._since = self._printed = clock()
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
         self._json = for_programs()
@@ -90,9 +90,9 @@ class Bars:
         """A line of progress, if the last one is long ago."""
         now = self._clock()
         since = self._begins.setdefault(label, self._since if not self._begins else now)
-        if now - self._said < LINE_S:
+        if now - self._printed < LINE_S:
             return
-        self._said = now
+        self._printed = now
         left = f", about {waiting((now - since) / done * (total - done))} left" if 0 < done < total else ""
         print(f"{label}: {done:,} of {total:,}{left}", file=self._file, flush=True)
 

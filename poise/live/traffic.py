@@ -54,7 +54,7 @@ class Ended:
 class Traffic:
     """Sends a workload's requests to the server at `address`, `speed` times as fast as its arrival times.
 
-    keys: API keys by tenant.  told: called with (ended, requests) whenever one has ended.
+    keys: API keys by tenant.  progress: called with (ended, requests) whenever one has ended.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Traffic:
         *,
         speed: float = 1.0,
         keys: tuple[str, ...] = (),
-        told: Callable[[int, int], None] | None = None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self.workload = workload
         self.ended = Ended(len(workload))
@@ -73,7 +73,7 @@ class Traffic:
         self._model = model
         self._speed = speed
         self._keys = keys
-        self._told = told
+        self._progress = progress
         self._left = len(workload)
         self._done = asyncio.Event()
         self._followers: dict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -81,7 +81,7 @@ class Traffic:
         self._before = np.zeros(len(workload), np.int64)
         self._began = 0
         self._calls: dict[int, Call] = {}
-        self._said: Said = {}
+        self._answers: Answers = {}
 
     async def run(self) -> Ended:
         """Send all, and wait until the last has ended. If cancelled, running requests are cancelled."""
@@ -116,7 +116,7 @@ class Traffic:
         work = self.workload
         body = {
             "model": self._model,
-            "prompt": prompt(work, row, self._said),
+            "prompt": prompt(work, row, self._answers),
             "max_tokens": int(work.output[row]),
             "ignore_eos": True,
             "stream": True,
@@ -130,11 +130,11 @@ class Traffic:
         listener = _Listener(self, row, row in self._followers)
         self._calls[row] = self._pool.send(b"POST", b"/v1/completions", headers, msgspec.json.encode(body), listener)
 
-    def said(self, row: int, text: str) -> None:
+    def answered(self, row: int, text: str) -> None:
         """The whole answer of a request that others repeat in their prompts."""
         known = self.workload.prefixes
         if known is not None and known.output is not None:
-            self._said[int(known.output[row]), int(self.workload.prompt[row])] = text
+            self._answers[int(known.output[row]), int(self.workload.prompt[row])] = text
 
     def end(self, row: int, status: int, how: int) -> None:
         """A request has ended: send those that wait for it."""
@@ -150,8 +150,8 @@ class Traffic:
             if not self._before[follower]:
                 wait = 0.0 if delay is None else int(delay[follower]) / SECOND / self._speed
                 loop.call_later(wait + (ready - now) / SECOND, self._send, follower)
-        if self._told is not None:
-            self._told(len(self.workload) - self._left, len(self.workload))
+        if self._progress is not None:
+            self._progress(len(self.workload) - self._left, len(self.workload))
         if not self._left:
             self._done.set()
 
@@ -164,37 +164,37 @@ class Traffic:
 class _Listener:
     """Receives one answer. followed: other requests wait for it, and may repeat it."""
 
-    __slots__ = ("_followed", "_heard", "_row", "_status", "_traffic")
+    __slots__ = ("_body", "_followed", "_row", "_status", "_traffic")
 
     def __init__(self, traffic: Traffic, row: int, followed: bool) -> None:
         self._traffic = traffic
         self._row = row
         self._followed = followed
         self._status = 0
-        self._heard = b""
+        self._body = b""
 
     def head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self._status = status
 
     def data(self, data: bytes) -> None:
         self._traffic.begin(self._row)
-        self._heard += data
+        self._body += data
         if not self._followed:
-            self._heard = self._heard[-64:]
+            self._body = self._body[-64:]
 
     def end(self) -> None:
-        whole = self._status == 200 and b"[DONE]" in self._heard[-64:]
+        whole = self._status == 200 and b"[DONE]" in self._body[-64:]
         if whole and self._followed:
-            text = spoken(self._heard)
+            text = spoken(self._body)
             whole = text is not None
-            self._traffic.said(self._row, text or "")
+            self._traffic.answered(self._row, text or "")
         self._traffic.end(self._row, self._status, ANSWERED if whole else REFUSED if self._status != 200 else BROKEN)
 
     def failed(self, why: Failure) -> None:
         self._traffic.end(self._row, self._status, BROKEN)
 
 
-Said = dict[tuple[int, int], str]
+Answers = dict[tuple[int, int], str]
 """Answers by the extent id under which prompts repeat them, and the tokens before it."""
 
 

@@ -173,11 +173,11 @@ class Better:
 
         fleet = trial.fleet
         price = f" ${fleet.price_per_hour:.2f}/h" if fleet.price_per_hour else ""
-        said = f"{fleet.written}, {fleet.router}:{price} {counted(fleet.devices)}"
+        line = f"{fleet.written}, {fleet.router}:{price} {counted(fleet.devices)}"
         if for_programs():
-            print(json.dumps({"best": said}), file=sys.stderr, flush=True)
+            print(json.dumps({"best": line}), file=sys.stderr, flush=True)
         elif sys.stderr.isatty():
-            print(f"{self._clock() - self._since:5.1f} s  {said}", file=sys.stderr)
+            print(f"{self._clock() - self._since:5.1f} s  {line}", file=sys.stderr)
 
 
 def _show(options: PlanOptions, found: Plan) -> None:

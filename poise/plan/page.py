@@ -11,7 +11,7 @@ from poise.plan.rows import HEADS, cells, tidy
 from poise.plan.scale import Scaled, pool_name
 from poise.plan.show import basis, certainty, share, spent, what_changes, written
 from poise.plan.trial import Trial
-from poise.plan.verdict import SAID, answer, nothing, slack
+from poise.plan.verdict import NAMES, answer, nothing, slack
 from poise.report.chart import WIDTH, Extras, Goal, Line, Scale, chart, swatch
 from poise.report.files import replacing
 from poise.report.frame import document
@@ -127,11 +127,11 @@ def _card(plan: Plan) -> str:
 
 
 def _tiles(plan: Plan, best: Trial) -> Iterable[Tile]:
-    asked = write(plan.ask.goal.attainment, "share")
+    needed = write(plan.ask.goal.attainment, "share")
     spread = "" if best.spread is None else f"± {100 * best.spread:.2g} %, "
     if best.fleet.price_per_hour:
         yield Tile("Price", f"${best.fleet.price_per_hour:.2f}/h", f"{best.fleet.devices} devices")
-    yield Tile("SLO met", write(best.attainment, "share"), f"✓ {spread}asked: {asked}", "good")
+    yield Tile("SLO met", write(best.attainment, "share"), f"✓ {spread}target: {needed}", "good")
     if plan.changes is not None:
         least = "≥ " if plan.changes.beyond else ""
         yield Tile("Headroom", f"{least}{plan.changes.load:.3g}×", "of this load")
@@ -142,9 +142,9 @@ def _gauges(plan: Plan, best: Trial) -> Iterable[Gauge]:
     """How much of each limit is used by the requests that the goal counts."""
     for name, left in slack(best, plan.ask.goal).items():
         reached, limit = getattr(best, name), getattr(plan.ask.goal.slo, name)
-        said = SAID[name]
+        name_of = NAMES[name]
         yield Gauge(
-            f"{said[:1].upper()}{said[1:]}", 1 - left,
+            f"{name_of[:1].upper()}{name_of[1:]}", 1 - left,
             f"{duration(reached, 3)} of {duration(limit, 3)}: {write(left, 'share', 2)} slack",
         )  # fmt: skip
 
@@ -172,15 +172,19 @@ def _across(plan: Plan) -> Measure:
 def _measures(plan: Plan) -> list[Measure]:
     """What is held against it, the share that meets the SLO first."""
     goal = plan.ask.goal
-    asked = write(goal.attainment, "share")
+    needed = write(goal.attainment, "share")
     found = [
         Measure(
-            "SLO met", lambda each: each.attainment, "share", limit=Goal(f"asked: {asked}", goal.attainment), most=True
+            "SLO met",
+            lambda each: each.attainment,
+            "share",
+            limit=Goal(f"target: {needed}", goal.attainment),
+            most=True,
         )
     ]
     for name in ("ttft_s", "tpot_s"):
         limit = getattr(goal.slo, name)
-        title = f"{SAID[name][:1].upper()}{SAID[name][1:]}"
+        title = f"{NAMES[name][:1].upper()}{NAMES[name][1:]}"
         line = None if limit is None else Goal(f"SLO: {duration(limit)}", limit)
         found.append(Measure(title, _figure(name), "seconds", log=True, limit=line))
     found.append(PRICE if goal.minimize == "energy" else ENERGY)
@@ -241,13 +245,13 @@ def _dot(plan: Plan, trial: Trial, x: float, y: float, named: bool) -> Line:
     most = "at most " if trial.cut else ""
     price = f"\n${trial.fleet.price_per_hour:.2f}/h" if trial.fleet.price_per_hour else ""
     met = f"{most}{write(trial.attainment, 'share')} met the SLO"
-    said = f"{trial.fleet.written}, {trial.fleet.router}: {word}{price}, {met}"
+    text = f"{trial.fleet.written}, {trial.fleet.router}: {word}{price}, {met}"
     return Line(
         trial.fleet.written,
         style,
         [x],
         [y],
-        said=[said],
+        texts=[text],
         hollow=not holds,
         label=trial.fleet.written if named and len(trial.fleet.written) <= SHORT else "",
     )
@@ -283,8 +287,8 @@ def _grown(scaled: Scaled) -> list[str]:
     lines = [Line("always all", MISSES, [at[0], at[-1]], [float(pool.replicas)] * 2)]
     replicas = scaled.curves.get("replicas", {})
     lines += [
-        Line(said, style, *replicas[name])
-        for style, (name, said) in enumerate(SHOWN.items())
+        Line(label, style, *replicas[name])
+        for style, (name, label) in enumerate(SHOWN.items())
         if name in replicas and any(replicas[name][1])
     ]
     legend = "".join(swatch(line.name, line.style) for line in lines)

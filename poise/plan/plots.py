@@ -29,7 +29,7 @@ def beside(trials: Sequence[Trial], goal: Goal) -> Figure:
         Column("power drawn", "kW", [each.watts / 1000 for each in some]),
         Column(
             "SLO met", "", [each.attainment for each in some], [each.spread for each in some], "share",
-            (f"asked {write(goal.attainment, 'share')}", goal.attainment),
+            (f"target {write(goal.attainment, 'share')}", goal.attainment),
         ),
     ]  # fmt: skip
     for name, title in LATENCIES.items():

@@ -8,7 +8,7 @@ from poise.plan.plan import Plan
 from poise.plan.rows import HEADS, cells
 from poise.plan.scale import SAVES, Scaled, ScaledPlan, pool_name, why_not
 from poise.plan.trial import Trial
-from poise.plan.verdict import SAID, answer, binding, nothing, slack
+from poise.plan.verdict import NAMES, answer, binding, nothing, slack
 from poise.report.table import show
 
 ROWS = 8
@@ -51,7 +51,7 @@ def certainty(plan: Plan, best: Trial) -> Iterator[str]:
     """How sure the plan is, how far it stays from the limits, and which cheaper fleets held in the search alone."""
     goal = plan.ask.goal
     yield from _risk(plan, best)
-    parts = ", ".join(f"{SAID[name]} {share:.0%} below" for name, share in slack(best, goal).items())
+    parts = ", ".join(f"{NAMES[name]} {share:.0%} below" for name, share in slack(best, goal).items())
     yield f"slack: {parts}; what binds: {binding(plan)}"
     if plan.refuted:
         first = plan.refuted[0].fleet

@@ -10,7 +10,7 @@ from poise.plan.near_misses import closest, smaller
 from poise.plan.plan import Plan
 from poise.plan.trial import Trial
 
-SAID = {
+NAMES = {
     "ttft_s": "time to first token",
     "tpot_s": "time per output token",
     "e2e_s": "time to the end",
@@ -76,7 +76,7 @@ def slack(trial: Trial, goal: Goal) -> dict[str, float]:
 def _missed(trial: Trial) -> str:
     """The part of the SLO that was missed most, in words."""
     name = max(trial.misses, key=lambda each: trial.misses[each])
-    return f"{trial.misses[name]:.1%} of the requests miss {SAID[name]}"
+    return f"{trial.misses[name]:.1%} of the requests miss {NAMES[name]}"
 
 
 def _closed(plan: Plan, fleet: Fleet) -> str:

@@ -35,7 +35,7 @@ def of_the_cost(calibration: Calibration | None) -> list[str]:
     """Coefficients that the load did not identify, and engines that differ from the others."""
     if calibration is None:
         return []
-    lines = [f"{name} could not be told from the recording: {why}" for name, why in calibration.kept.items()]
+    lines = [f"{name} is not known from the recording: {why}" for name, why in calibration.kept.items()]
     for replica, ratio in calibration.bias.items():
         if abs(ratio - 1) > BIASED:
             much = f"{significant(100 * abs(1 / ratio - 1), 2)} % {'slower' if ratio < 1 else 'faster'}"

@@ -55,7 +55,7 @@ def show_calibration(found: Calibration, file: TextIO | None = None) -> None:
     ]
     show("Errors of requests that the fit did not see", ("", "median", "p90"), off, out)
     for name, why in found.kept.items():
-        out.write(f"{name} could not be told from the recording: {why}.\n")
+        out.write(f"{name} is not known from the recording: {why}.\n")
     for note in found.notes:
         out.write(f"Note: {note}.\n")
 

@@ -101,7 +101,7 @@ class WhatIf:
             return f"{candidate}: {by.label} {much}; {gap.why}."
         text = f"{by.label} {self._much(gap)}"
         if not gap.apart:
-            return f"{candidate}: no difference told apart by {text}{self._longer(gap)}."
+            return f"{candidate}: no difference found by {text}{self._longer(gap)}."
         better = {"more": gap.value > 0, "less": gap.value < 0}.get(by.better)
         return f"{candidate}: {'changes' if better is None else 'better' if better else 'worse'} by {text}."
 
@@ -135,8 +135,8 @@ class WhatIf:
     def _fewer(self) -> str:
         """That fewer engines would do, where that was asked."""
         there = len(present(self.day.replicas, self.day.faults))
-        asked = self.question.replicas
-        return "" if asked is None or asked >= there else f", so {asked} of the {there} engines would do"
+        count = self.question.replicas
+        return "" if count is None or count >= there else f", so {count} of the {there} engines would do"
 
     def _much(self, gap: Interval) -> str:
         """A difference of the deciding figure, with its interval and its share of what was."""

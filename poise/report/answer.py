@@ -170,8 +170,8 @@ def _others(basis: Basis, best: str) -> str:
     for name in basis.names:
         if name != best and name in basis.carried:
             load = basis.carried[name].load
-            said = "none" if load is None else f"{significant(load, DIGITS)}{'×' if basis.own else ''}"
-            groups.setdefault(said, []).append(name)
+            label = "none" if load is None else f"{significant(load, DIGITS)}{'×' if basis.own else ''}"
+            groups.setdefault(label, []).append(name)
     if not groups:
         return ""
     return f" ({', '.join(f'{_and(names)} {load}' for load, names in groups.items())})"

@@ -110,7 +110,7 @@ def _boxes(name: str, bar: Pieces, whole: float, across: Axis, at: float) -> Ite
         left, wide = across.place(begin), max(across.place(end) - across.place(begin), 1)
         yield (
             f'<rect class="p{PARTS.index(part)}" x="{left:.2f}" y="{at}" width="{wide:.2f}" height="{_BAR}"'
-            f' data-said="{escape(text)}"/>'
+            f' data-text="{escape(text)}"/>'
         )
 
 

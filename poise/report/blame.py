@@ -51,9 +51,9 @@ def slowest(taken: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.intp]:
     return np.argsort(taken, kind="stable")[-tail(len(taken)) :]
 
 
-def packed(told: Means) -> NDArray[np.float64]:
+def packed(some: Means) -> NDArray[np.float64]:
     """Seconds as an array [stretches, parts]."""
-    return np.array([[told[stretch][part] for part in PARTS] for stretch in STRETCHES])
+    return np.array([[some[stretch][part] for part in PARTS] for stretch in STRETCHES])
 
 
 def unpacked(seconds: NDArray[np.float64]) -> Means:

@@ -27,7 +27,7 @@ GROUPS = (128, 64, 64)
 _RATIOS: dict[Path, tuple[str, str]] = {
     ("slo_attainment",): ("met", "counted"),
     ("programs", "attainment"): ("programs met", "programs"),
-    ("prefix_hit_rate",): ("cached", "asked"),
+    ("prefix_hit_rate",): ("cached", "prompt"),
 }
 _TOTALS: dict[Path, tuple[str, int]] = {
     ("goodput_rps",): ("met", 1),
@@ -183,7 +183,7 @@ def cut(run: Run, slo: Slo, begins: NDArray[np.int64], bins: Bins, *, warmup_s: 
         "met": added(meeting),
         "output": added(done, output),
         "tokens": added(done, prompt, output),
-        "asked": added(admitted, prompt),
+        "prompt": added(admitted, prompt),
         "cached": added(admitted, cached),
     }
     taken = durations(run, warmup_s).items()

@@ -31,7 +31,7 @@ CROWDING = {
     "prefill_others": "others in the prompts' steps",
     "decode_others": "others in the outputs' steps",
 }
-SAID = FAULTS | WORK | DELAYS | CROWDING
+TEXTS = FAULTS | WORK | DELAYS | CROWDING
 """Causes and their names. A cause is a part; `link` is `link_wait` and `transfer` together."""
 
 
@@ -44,9 +44,9 @@ class Cause:
     crowding: float
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """The cause in words."""
-        return SAID[self.name]
+        return TEXTS[self.name]
 
 
 def causes(parts: Mapping[str, float]) -> dict[str, float]:
@@ -63,7 +63,7 @@ def first_cause(before: Mapping[str, float], after: Mapping[str, float]) -> Caus
     that is not contention and is a tenth of the change or, if it is work, a tenth of the same work before; the largest.
     """
     one, other = causes(before), causes(after)
-    change = {name: other[name] - one[name] for name in SAID}
+    change = {name: other[name] - one[name] for name in TEXTS}
     whole = sum(change.values())
     along = {name: value for name, value in change.items() if value * whole > 0}
     if not along:

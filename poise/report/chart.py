@@ -35,7 +35,7 @@ _WRITTEN = 7
 class Line:
     """A named line; `style` picks colour and dash.
 
-    NaN in `y` breaks it. low, high: a band around it, NaN where there is none.  said: tooltip text of each point.
+    NaN in `y` breaks it. low, high: a band around it, NaN where there is none.  texts: tooltip text of each point.
     hollow: its dots are rings.  label: written beside its last dot where there is room.
     """
 
@@ -45,7 +45,7 @@ class Line:
     y: Sequence[float]
     low: Sequence[float] = ()
     high: Sequence[float] = ()
-    said: Sequence[str] = ()
+    texts: Sequence[str] = ()
     hollow: bool = False
     label: str = ""
 
@@ -248,7 +248,7 @@ def _room(room: Room | None, across: Axis, up: Axis) -> str:
     at = min(max(middle, across.start + half), across.end - half)
     return (
         f'<path class="room" d="M{low:.1f} {y}H{high:.1f}{heads}"/>'
-        f'<text class="a said" x="{at:.1f}" y="{y - 7}" text-anchor="middle">{escape(room.name)}</text>'
+        f'<text class="a room-name" x="{at:.1f}" y="{y - 7}" text-anchor="middle">{escape(room.name)}</text>'
     )
 
 
@@ -392,7 +392,7 @@ def _dots(line: Line, look: _Look, xs: Places, ys: Places, turns: Sequence[Turn]
         if x is None or y is None:
             continue
         turn, of = turns[at]
-        text = f' data-said="{escape(line.said[at])}"' if line.said and line.said[at] else ""
+        text = f' data-text="{escape(line.texts[at])}"' if line.texts and line.texts[at] else ""
         exact = f' data-v="{line.x[at]:.6g},{line.y[at]:.6g}"' if look.exact else ""
         size = 3 + 1.6 * min(of - 1 - turn, 4)
         kind = "h" if line.hollow else "d"

@@ -70,7 +70,7 @@ CONTROLS = r"""
     }
     const precise = v => v.map(number => +number.toPrecision(6));
     if (svg.dataset.x) return [["name", "x", "y"], ...read(svg).map(({name, v}) => [name, ...precise(v)])];
-    return [...svg.querySelectorAll("[data-said]")].map(each => each.dataset.said.split("\n"));
+    return [...svg.querySelectorAll("[data-text]")].map(each => each.dataset.text.split("\n"));
   };
   for (const figure of document.querySelectorAll("figure")) {
     const drawn = [...figure.querySelectorAll("svg.chart, svg.bars, svg.heat, svg.lanes")];
@@ -80,7 +80,7 @@ CONTROLS = r"""
     const title = caption.textContent || drawn[0].getAttribute("aria-label"), tools = put("span", "", "copy");
     const shown = () => drawn.filter(svg => svg.clientWidth);
     tools.append(press("SVG", `Copy “${title}” as SVG`, node => copy(shown().map(alone).join("\n"), node)));
-    if (drawn.some(svg => svg.dataset.heat || svg.dataset.x || svg.querySelector("[data-said]"))) {
+    if (drawn.some(svg => svg.dataset.heat || svg.dataset.x || svg.querySelector("[data-text]"))) {
       tools.append(press("CSV", `Copy the values of “${title}” as CSV`,
         async node => copy((await Promise.all(shown().map(numbers))).map(csv).join("\n"), node)));
     }
@@ -133,8 +133,8 @@ CONTROLS = r"""
       });
       tools.append(field, count);
     }
-    const said = cell => cell.textContent.replace("↕", "").trim().replace(/\s+/g, " ");
-    const cells = row => [...row.cells].filter(cell => cell.clientWidth).map(said);
+    const text = cell => cell.textContent.replace("↕", "").trim().replace(/\s+/g, " ");
+    const cells = row => [...row.cells].filter(cell => cell.clientWidth).map(text);
     tools.append(press("CSV", "Copy the table as CSV",
       node => copy(csv([...table.rows].filter(row => !row.hidden).map(cells)), node)));
     frame.before(tools);

@@ -132,12 +132,12 @@ def _theoretical(run: Run, rows: Mask) -> float | None:
     """The share of prompt tokens that a cache which never evicts would find; None where prompts have no identity."""
     assert run.conversations is not None
     admitted = rows & (column(run.records.first_token_at) >= 0)
-    asked = _sum(column(run.records.prompt_tokens), admitted)
-    if run.conversations.reusable is None or not asked:
+    tokens = _sum(column(run.records.prompt_tokens), admitted)
+    if run.conversations.reusable is None or not tokens:
         return None
     prompt = column(run.records.prompt_tokens)[admitted]
     found = np.minimum(column(run.conversations.reusable)[admitted], prompt - 1)
-    return int(found.sum(dtype=np.int64)) / asked
+    return int(found.sum(dtype=np.int64)) / tokens
 
 
 def _interactivity(run: Run, done: Mask) -> Interactivity:

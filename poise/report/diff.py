@@ -82,7 +82,7 @@ class Diff:
                 for part in self.parts
             ],
             "margin": self.margin,
-            "cause": self.cause and {"name": self.cause.name, "change": self.cause.change, "said": self.cause.said},
+            "cause": self.cause and {"name": self.cause.name, "change": self.cause.change, "text": self.cause.text},
             "splits": [split.as_dict() for split in self.splits],
         }
 
@@ -153,7 +153,7 @@ def _figures(pairs: DataFrame, name: str) -> list[tuple[str, Change]]:
     columns = [np.sort(pairs[each].to_numpy()) for each in (name, f"{name}_b")]
     rank = max(-(-99 * len(pairs) // 100), 1) - 1
     means, tails = (
-        [float(each) for each in told] for told in zip(*((c.mean(), c[rank]) for c in columns), strict=True)
+        [float(each) for each in values] for values in zip(*((c.mean(), c[rank]) for c in columns), strict=True)
     )
     return [("mean", Change(*means)), ("p99", Change(*tails))]
 

@@ -27,7 +27,7 @@ def sentence(diff: Diff) -> str:
         return _no_difference(diff)
     much = f"{duration(abs(e2e.by), 3)} ({percent(abs(e2e.by) / e2e.before)})"
     text = f"In B requests take {much} {'longer' if e2e.by > 0 else 'less'} end to end in the mean."
-    text += f" First cause: {diff.cause.said} ({signed(diff.cause.change)} a request"
+    text += f" First cause: {diff.cause.text} ({signed(diff.cause.change)} a request"
     if diff.cause.name in CROWDING:
         text += "; only crowding changed noticeably)"
     else:

@@ -16,7 +16,7 @@ FAULTS = "faults"
 MOST = 400
 """Faults that are drawn, the first ones."""
 
-SAID = {
+KINDS = {
     "lost": "lost",
     "reclaimed": "reclaimed, with notice",
     "drain": "drains",
@@ -49,7 +49,7 @@ def marks(timeline: Mapping[str, Curves], across: Axis, replicas: Sequence[int],
         if row is None:
             continue
         left, right = across.place(since), across.place(until)
-        kind = SAID[name.rpartition(" ")[0]]
+        kind = KINDS[name.rpartition(" ")[0]]
         text = f"replica {round(replica)} {kind} at {since:.4g} s" + (f" until {until:.4g} s" if until > since else "")
         parts.append(
             f'<g><title>{escape(text)}</title><rect class="fault" x="{left - 1:.1f}" y="{4 + row * tall:.1f}" '

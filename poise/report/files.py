@@ -14,9 +14,9 @@ from typing import Any, BinaryIO
 from poise.core.errors import UserError
 
 
-def to_json(told: Any) -> str:
+def to_json(data: Any) -> str:
     """Plain data as JSON text; NaN and infinity become null."""
-    return json.dumps(told, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    return json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def file_name(label: str) -> str:

@@ -49,8 +49,8 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """judged: loads in order.  limits: one per policy.  said: sentences about the limits.  answer: the sentence that
-    decides, empty where there is none.
+    """judged: loads in order.  limits: one per policy.  about_limits: sentences about the limits.  answer: the
+    sentence that decides, empty where there is none.
 
     intervals: what ± means.  one: what load 1 means; own: whether it is the traffic as it is.  partial: progress of a
     stopped comparison, empty if complete.  target: the share of arrivals that must meet the SLO; None without an SLO.
@@ -58,7 +58,7 @@ class Findings:
 
     judged: Sequence[Judged]
     limits: Sequence[Limit] = ()
-    said: Sequence[str] = ()
+    about_limits: Sequence[str] = ()
     intervals: str = ""
     one: str = "the workload as it is"
     partial: str = ""

@@ -77,21 +77,21 @@ def page(cases: Sequence[Case], about: About, findings: Findings | None = None) 
     policies = {name: style for style, name in enumerate(dict.fromkeys(case.policy for case in cases))}
     legend = "".join(swatch(name, style) for name, style in policies.items())
     legend = f'<div class="legend">{legend}</div>' if len(policies) > 1 else ""
-    asked = [case for case in cases if not case.probe]
-    parts = [lead_section(cases, findings, policies, about.answer), summary_section(asked, findings)]
+    requested = [case for case in cases if not case.probe]
+    parts = [lead_section(cases, findings, policies, about.answer), summary_section(requested, findings)]
     if findings is not None:
         parts += [sweep_section(cases, findings, policies, legend), limits_section(findings, policies)]
     parts += [
-        latency_section(asked, policies, legend),
-        blame_section(asked),
-        scaling_section(asked),
-        replicas_section(asked, policies, about.pools),
-        worst_section(asked, about.pools),
-        everything_section(asked),
-        _notes(asked),
+        latency_section(requested, policies, legend),
+        blame_section(requested),
+        scaling_section(requested),
+        replicas_section(requested, policies, about.pools),
+        worst_section(requested, about.pools),
+        everything_section(requested),
+        _notes(requested),
         _provenance(about),
     ]
-    partial = _partial(asked, findings)
+    partial = _partial(requested, findings)
     head = f'<p class="partial">Interrupted: {escape(partial)}.</p>' if partial else ""
     return document(about.title, "".join(parts), head=head, above=HATCH)
 

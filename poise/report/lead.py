@@ -24,10 +24,10 @@ def lead_section(
     cases: those of the curves, in which loads that were only tried in search of a collapse are, too.  answer: the
     sentence that decides a run.
     """
-    asked = [case for case in cases if not case.probe]
+    requested = [case for case in cases if not case.probe]
     if findings is None:
-        return lead("".join(_run(case, answer) for case in asked)) if asked else ""
-    return lead(_compared(asked, findings), _drawing(cases, findings, styles))
+        return lead("".join(_run(case, answer) for case in requested)) if requested else ""
+    return lead(_compared(requested, findings), _drawing(cases, findings, styles))
 
 
 def _run(case: Case, answer: str) -> str:
@@ -62,12 +62,12 @@ def _compared(cases: Sequence[Case], findings: Findings) -> str:
     verdict = judged.verdict
     here = [case for case in cases if case.load == judged.load]
     case = next((each for each in here if each.policy == (chosen or verdict.best)), None)
-    said = findings.answer or str(verdict) or "Fewer than two policies can be compared."
+    text = findings.answer or str(verdict) or "Fewer than two policies can be compared."
     even = verdict.best is not None and not verdict.unknown
     pick = chosen or ("Any of them" if even else "No verdict" if verdict.best else "Nothing to compare")
     kicker = f"{'Best choice' if chosen else 'Answer'} · figures at {_where(case, judged)}"
     figures = tiles(_tiles(case, findings)) if case else ""
-    return card(kicker, pick, said, figures, sense="good" if chosen else "open")
+    return card(kicker, pick, text, figures, sense="good" if chosen else "open")
 
 
 def _where(case: Case | None, judged: Judged) -> str:
@@ -78,7 +78,7 @@ def _tiles(case: Case, findings: Findings) -> Iterator[Tile]:
     met, goal = ATTAINMENT.value(case.result), findings.target
     if met is not None:
         sense: Sense = "" if goal is None else "good" if met >= goal else "bad"
-        small = "" if goal is None else f"{'✓' if met >= goal else '✗'} asked: {write(goal, 'share')}"
+        small = "" if goal is None else f"{'✓' if met >= goal else '✗'} target: {write(goal, 'share')}"
         yield Tile("SLO met", write(met, "share"), small, sense, ATTAINMENT.meaning)
     limit = next((each for each in findings.limits if each.policy == case.policy), None)
     if limit is not None:
@@ -111,7 +111,7 @@ def _drawing(cases: Sequence[Case], findings: Findings, styles: Mapping[str, int
     room = None
     if findings.own and limit is not None and limit.carried is not None and limit.carried > 1:
         room = Room(f"headroom {_carries(limit, findings)}", 1.0, limit.carried)
-    goals = [] if findings.target is None else [Goal(f"asked: {write(findings.target, 'share')}", findings.target)]
+    goals = [] if findings.target is None else [Goal(f"target: {write(findings.target, 'share')}", findings.target)]
     marks = [Mark("load 1", 1.0), *_collapses(limit)]
     both = [
         chart(

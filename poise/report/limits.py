@@ -17,7 +17,7 @@ _ROW, _LEFT, _TOP, _BOTTOM = 36, 16, 8, 44
 
 def limits_section(findings: Findings, styles: Styles) -> str:
     """A row of tried loads for each policy, the same as a table, and its explanation; empty where there is none."""
-    text = "".join(f"<p>{escape(each)}</p>" for each in findings.said)
+    text = "".join(f"<p>{escape(each)}</p>" for each in findings.about_limits)
     limits = [each for each in findings.limits if each.tried]
     if not limits:
         return section("Collapse", text, anchor="collapse") if text else ""
@@ -70,13 +70,13 @@ def _row(limit: Limit, tint: str, across: Axis, top: float) -> str:
         luck = "" if each.sure else ", perhaps by chance"
         text = f"{limit.policy}\nload {significant(each.load)}: {each.why or 'carried'}{luck}"
         parts.append(
-            f'<circle class="{kind}" cx="{across.place(each.load):.1f}" cy="{at}" r="4" data-said="{escape(text)}"/>'
+            f'<circle class="{kind}" cx="{across.place(each.load):.1f}" cy="{at}" r="4" data-text="{escape(text)}"/>'
         )
     if limit.load is not None:
         x = across.place(limit.load)
         text = f"{limit.policy}\ncollapses at load {significant(limit.load)}"
         parts.append(f'<line class="k {tint}" x1="{x:.1f}" x2="{x:.1f}" y1="{at - 8}" y2="{at + 8}"/>')
-        parts.append(f'<circle class="z" cx="{x:.1f}" cy="{at}" r="1" data-said="{escape(text)}"/>')
+        parts.append(f'<circle class="z" cx="{x:.1f}" cy="{at}" r="1" data-text="{escape(text)}"/>')
     return "".join(parts)
 
 

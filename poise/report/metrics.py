@@ -140,8 +140,8 @@ def _hit_rate(run: Run, rows: Mask) -> float | None:
     A dispatched request may never be admitted, and what it found in the cache is known only once its prompt is done.
     """
     admitted = rows & (column(run.records.first_token_at) >= 0)
-    asked = _total(run, "prompt_tokens", admitted)
-    return _total(run, "cached_tokens", admitted) / asked if asked else None
+    prompt = _total(run, "prompt_tokens", admitted)
+    return _total(run, "cached_tokens", admitted) / prompt if prompt else None
 
 
 def _notes(run: Run, cluster: Cluster, slo: Slo, tallies: dict[str, int], duration_s: float) -> dict[str, str]:

@@ -149,13 +149,13 @@ class _Pane:
 
 def _lines(some: Fleet, pools: Sequence[str], style: int) -> list[Line]:
     """The lines of a fleet; a single one has the given style."""
-    told = courses(some, pools)
+    fleet = courses(some, pools)
     return [
         Line(
-            name, number if len(told) > 1 else style, some.at.tolist(),
+            name, number if len(fleet) > 1 else style, some.at.tolist(),
             course.mean.tolist(), _list(course.low), _list(course.high),
         )
-        for number, (name, course) in enumerate(told.items())
+        for number, (name, course) in enumerate(fleet.items())
     ]  # fmt: skip
 
 

@@ -161,7 +161,7 @@ def _charts(case: Case) -> list[str]:
     return [
         chart(
             f"{case.policy}, {name}" if several else case.policy,
-            [Line(said, style, *lines[key]) for style, (key, said) in enumerate(SHOWN.items()) if any(lines[key][1])],
+            [Line(label, style, *lines[key]) for style, (key, label) in enumerate(SHOWN.items()) if any(lines[key][1])],
             x, y, reading="{y} at {x} s", steps=True,
         )
         for name, lines in pools.items()

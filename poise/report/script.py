@@ -6,7 +6,7 @@ Pages work without it; what needs it (buttons, search fields) is made by it.
 from poise.report.controls import CONTROLS
 
 # A chart carries its scales in data-x and data-y, so values are computed from the drawn points; a dot with data-v
-# carries its values, one with data-said its own text. A map's values are read back from its picture (see `png`), one
+# carries its values, one with data-text its own text. A map's values are read back from its picture (see `png`), one
 # byte per value.
 _CHARTS = """
   const tip = document.getElementById("tip"), units = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]];
@@ -41,10 +41,10 @@ _CHARTS = """
   document.addEventListener("keydown", event => { if (event.key === "Escape") forget(); });
   for (const svg of document.querySelectorAll("svg.bars, svg.lanes")) {
     follow(svg, event => {
-      const said = event.target.dataset.said;
-      if (!said) return forget();
+      const text = event.target.dataset.text;
+      if (!text) return forget();
       forget = () => { tip.hidden = true; };
-      show(said, event.clientX, event.clientY);
+      show(text, event.clientX, event.clientY);
     });
   }
 
@@ -73,10 +73,10 @@ _CHARTS = """
   const read = svg => {
     if (svg.points) return svg.points;
     const x = svg.dataset.x && scale(svg.dataset.x), y = svg.dataset.y && scale(svg.dataset.y), all = [];
-    const add = (px, py, name, said, v) => all.push({px, py, name, said, v: v || (x && [x.at(px), y.at(py)])});
-    for (const dot of svg.querySelectorAll("circle[data-said], circle[data-v]")) {
+    const add = (px, py, name, text, v) => all.push({px, py, name, text, v: v || (x && [x.at(px), y.at(py)])});
+    for (const dot of svg.querySelectorAll("circle[data-text], circle[data-v]")) {
       const name = dot.closest("[data-name]")?.dataset.name || "", v = dot.dataset.v?.split(",").map(Number);
-      add(+dot.getAttribute("cx"), +dot.getAttribute("cy"), name, dot.dataset.said || "", v);
+      add(+dot.getAttribute("cx"), +dot.getAttribute("cy"), name, dot.dataset.text || "", v);
     }
     for (const line of all.length ? [] : svg.querySelectorAll("[data-name]:not(.off) path.l")) {
       walk(line.getAttribute("d"), (px, py) => add(px, py, line.closest("[data-name]").dataset.name, ""));
@@ -89,7 +89,7 @@ _CHARTS = """
     return node;
   };
   const charts = [...document.querySelectorAll("svg.chart")]
-    .filter(svg => svg.dataset.read || svg.querySelector("[data-said]"));
+    .filter(svg => svg.dataset.read || svg.querySelector("[data-text]"));
   const there = (svg, value) => {
     const x = scale(svg.dataset.x), y = scale(svg.dataset.y), px = x.place(value), found = new Map();
     for (const point of read(svg)) {
@@ -118,9 +118,9 @@ _CHARTS = """
     forget = () => { tip.hidden = true; dot.remove(); lines.forEach(undo => undo()); forget = () => {}; };
     const same = read(svg).filter(other => Math.hypot(other.px - best.px, other.py - best.py) < 2);
     const names = [...new Set(same.map(other => other.name))].join(", ");
-    const said = () => svg.dataset.read.replace("{x}", scale(svg.dataset.x).write(best.v[0]))
+    const value = () => svg.dataset.read.replace("{x}", scale(svg.dataset.x).write(best.v[0]))
       .replace("{y}", scale(svg.dataset.y).write(best.v[1]));
-    show(best.said ? same.map(other => other.said).join("\\n") : names + "\\n" + said(), x, y);
+    show(best.text ? same.map(other => other.text).join("\\n") : names + "\\n" + value(), x, y);
   };
   for (const svg of charts) {
     for (const name of svg.dataset.group ? [0] : []) svg.after(document.createElement("output"));
@@ -174,8 +174,8 @@ _CHARTS = """
       if (column < 0 || row < 0 || column >= wide || row >= high) return forget();
       const [, value] = await map.value(row, column), from = map.start + column * (map.end - map.start) / wide;
       forget = () => { tip.hidden = true; };
-      const said = `${isNaN(value) ? "not up" : write(value, map.kind)} at ${write(from, "")} s`;
-      show(`${map.name(row)}\\n${said}`, event.clientX, event.clientY);
+      const text = `${isNaN(value) ? "not up" : write(value, map.kind)} at ${write(from, "")} s`;
+      show(`${map.name(row)}\\n${text}`, event.clientX, event.clientY);
     });
   }
 """

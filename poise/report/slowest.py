@@ -16,7 +16,7 @@ from poise.report.story import Story, show_lines
 from poise.report.wording import MISSING, duration
 from poise.report.worst import BY
 
-TOLD, FEW = 400, 3
+LISTED, FEW = 400, 3
 """Rows of a page, and the fewest of a table: many runs have fewer each."""
 
 _HEADS = (
@@ -32,7 +32,7 @@ def worst_section(cases: Sequence[Case], pools: Sequence[str]) -> str:
     drawn = [case for case in cases if case.worst and any(case.worst.values())]
     if not drawn:
         return ""
-    most = max(TOLD // (len(drawn) * len(BY)), FEW)
+    most = max(LISTED // (len(drawn) * len(BY)), FEW)
     drawn = [replace(case, worst={by: rows[:most] for by, rows in (case.worst or {}).items()}) for case in drawn]
     folds = [(some[0].at, _at_load(some, pools)) for some in by_load(drawn).values()]
     text = (
@@ -49,9 +49,9 @@ def _at_load(cases: Sequence[Case], pools: Sequence[str]) -> str:
 
 
 def _tables(case: Case, pools: Sequence[str]) -> str:
-    told = case.worst or {}
-    rows = {int(row["request"] or 0): row for by in BY for row in told.get(by, ())}
-    tables = "".join(f"<h3>By {name}</h3>{_table(told[by], pools)}" for by, name in BY.items() if told.get(by))
+    worst = case.worst or {}
+    rows = {int(row["request"] or 0): row for by in BY for row in worst.get(by, ())}
+    tables = "".join(f"<h3>By {name}</h3>{_table(worst[by], pools)}" for by, name in BY.items() if worst.get(by))
     return tables + _stories(case, rows)
 
 

@@ -21,7 +21,7 @@ class StoryLine:
     at_s: float
     since_s: float
     place: str
-    said: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Story:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        lines = [{"at_s": e.at_s, "since_s": e.since_s, "place": e.place, "said": e.said} for e in self.lines]
+        lines = [{"at_s": e.at_s, "since_s": e.since_s, "place": e.place, "text": e.text} for e in self.lines]
         return {
             "request": dict(self.row), "lines": lines, "closing": self.closing,
             "parts": dict(self.parts), "typical": dict(self.typical), "finished": self.finished,
@@ -62,7 +62,7 @@ class Story:
 def show_lines(story: Story, title: str, file: TextIO | None = None) -> None:
     """Print a title, the lines as columns (instant, since the arrival, place, what happened) and the closing line."""
     out = file or sys.stdout
-    rows = [(f"{each.at_s:,.6f} s", f"+{duration(each.since_s)}", each.place, each.said) for each in story.lines]
+    rows = [(f"{each.at_s:,.6f} s", f"+{duration(each.since_s)}", each.place, each.text) for each in story.lines]
     at, since, place = (max(len(row[column]) for row in rows) for column in range(3))
     out.write(f"{title}\n")
     for row in rows:
@@ -83,11 +83,11 @@ _UNSETTLED = ("arrived", "came_back", "lost")
 
 def story_lines(happenings: Sequence[LogEntry], row: Mapping[str, Any], ended_s: float) -> Iterator[StoryLine]:
     """The lines of a request that arrived; `row` is that of `requests_frame`, `ended_s` the end of the run."""
-    teller = StoryFormatter(row)
+    formatter = StoryFormatter(row)
     arrived = row["arrival_s"]
     last = -1
     for number, happening in enumerate(happenings):
-        line = teller.tell(happening)
+        line = formatter.line(happening)
         at, last = seconds(happening.at), happening.replica if happening.replica >= 0 else last
         if line:
             yield StoryLine(at, at - arrived, _place(happening.replica), line)

@@ -24,8 +24,8 @@ class StoryFormatter:
         self._queued_at = self._swapped = 0
         self._first_at = -1
         self._decided: Any = None
-        self._say: dict[str, Callable[..., str]] = {
-            "arrived": self._arrived, "came_back": self._came_back, "asked": self._routed, "sent": self._sent,
+        self._formats: dict[str, Callable[..., str]] = {
+            "arrived": self._arrived, "came_back": self._came_back, "decided": self._routed, "sent": self._sent,
             "refused": self._refused, "turned_down": self._turned_down, "left": self._left, "queued": self._queued,
             "admitted": self._admitted, "computed": self._computed, "first_token": self._first_token,
             "decodes": self._decodes, "pulling": self._pulling, "pulled": self._pulled, "missed": self._missed,
@@ -34,10 +34,10 @@ class StoryFormatter:
             "lost": self._lost, "again": self._again, "copied": self._copied, "goes_on": self._goes_on,
         }  # fmt: skip
 
-    def tell(self, happening: LogEntry) -> str:
+    def line(self, happening: LogEntry) -> str:
         """The line of an event; empty where another line already says it."""
-        line = self._say[happening.what](happening, **happening.details)
-        if happening.what not in ("asked", "sent"):
+        line = self._formats[happening.what](happening, **happening.details)
+        if happening.what not in ("decided", "sent"):
             self._decided = None
         return line
 

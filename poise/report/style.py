@@ -182,7 +182,7 @@ _REST = """
 svg text.a,svg .name{paint-order:stroke;stroke:var(--panel);stroke-width:3px;stroke-linejoin:round}
 .m{stroke-width:1.5;stroke-dasharray:5 4;opacity:.8}.own{stroke:var(--soft);stroke-dasharray:1 3}
 .goal{stroke:var(--ink);stroke-width:1.2;stroke-dasharray:6 3}
-.room{stroke:var(--good);stroke-width:2;fill:none}svg .said{fill:var(--ink);font-weight:600}
+.room{stroke:var(--good);stroke-width:2;fill:none}svg .room-name{fill:var(--ink);font-weight:600}
 .lead-in{opacity:.5}.goal.lead-in{opacity:1}.front{fill:none;stroke:var(--soft);stroke-width:1.5}
 .s{stroke-width:12;opacity:.3}.k{stroke-width:3}.h{fill:var(--panel);stroke-width:2}.u{opacity:.45}.z{fill:none}
 .cross{stroke:var(--soft);stroke-width:1;pointer-events:none}

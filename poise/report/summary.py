@@ -213,7 +213,7 @@ def everything_section(cases: Sequence[Case]) -> str:
     figures = [*KEY, *(figure for series in SERIES.values() for figure in series)]
     rows = "".join(
         f'<tr><th scope="row" class="n" title="{escape(figure.meaning)}">{escape(figure.label)}</th>'
-        f"{''.join(_said(figure, case) for case in cases)}</tr>"
+        f"{''.join(_cell(figure, case) for case in cases)}</tr>"
         for figure in figures
         if any(figure.value(case.result) is not None for case in cases)
     )
@@ -221,6 +221,6 @@ def everything_section(cases: Sequence[Case]) -> str:
     return section("Every figure", fold("Every figure of every run", found), anchor="every-figure")
 
 
-def _said(figure: Figure, case: Case) -> str:
+def _cell(figure: Figure, case: Case) -> str:
     margin = figure.margin(case.result)
     return f"<td>{escape(figure.text(case.result))}{f'<small>{escape(margin)}</small>' if margin else ''}</td>"

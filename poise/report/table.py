@@ -132,7 +132,7 @@ def _with_margins(figures: Sequence[Any], result: Mapping[str, Any]) -> list[str
     return [" ".join(filter(None, (figure.text(result), figure.margin(result)))) for figure in figures]
 
 
-def _say_notes(result: Mapping[str, Any], out: TextIO) -> None:
+def _notes(result: Mapping[str, Any], out: TextIO) -> None:
     for name, why in result.get("notes", {}).items():
         out.write(f"{name}: {why}\n")
 
@@ -149,7 +149,7 @@ def show_run(result: Mapping[str, Any], *, title: str = "Result", file: TextIO |
     if PROGRAM[0].path[0] not in result:
         latencies.pop()
     show("Latency of finished requests", ("", "mean", "p50", "p90", "p95", "p99"), latencies, out)
-    _say_notes(result, out)
+    _notes(result, out)
 
 
 def show_load(
@@ -172,7 +172,7 @@ def show_load(
         out.write(text + "\n")
     notes = [dict(case.result.get("notes", {})) for case in cases]
     shared = {name: why for name, why in (notes[0] if notes else {}).items() if all(n.get(name) == why for n in notes)}
-    _say_notes({"notes": shared}, out)
+    _notes({"notes": shared}, out)
 
 
 def _others(figures: Sequence[Figure], result: Mapping[str, Any]) -> list[str]:

@@ -69,5 +69,5 @@ def belief_line(belief: Belief) -> str:
 def slo_line(slo: Slo) -> str:
     """The SLO, in one line."""
     parts = (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s), ("end to end", slo.e2e_s), ("program", slo.program_s))
-    asked = [f"{name} ≤ {duration(limit)}" for name, limit in parts if limit is not None]
-    return ", ".join(asked) or "none: every finished request meets it"
+    limits = [f"{name} ≤ {duration(limit)}" for name, limit in parts if limit is not None]
+    return ", ".join(limits) or "none: every finished request meets it"

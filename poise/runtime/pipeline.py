@@ -109,7 +109,7 @@ class Pipeline:
             if self._guard is not None:
                 self._guard.at(str(task.op))
             if recorder is not None:
-                recorder.ask()
+                recorder.reach()
             act = self._act.get(task.op.kind)
             if act is not None:
                 act(task)

@@ -26,7 +26,7 @@ class Recorder:
     held: Callable[[], tuple[int, int]]
     events: list[Event] = field(default_factory=list)
     origin: int = 0
-    _asked: int = 0
+    _reached: int = 0
     _start: int = 0
     _end: int = 0
 
@@ -36,9 +36,9 @@ class Recorder:
         self.events = []
         self.origin = self._now()
 
-    def ask(self) -> None:
+    def reach(self) -> None:
         """The rank reaches an operation."""
-        self._asked = self._start = self._now()
+        self._reached = self._start = self._now()
         self._end = 0
 
     def ready(self) -> None:
@@ -51,7 +51,7 @@ class Recorder:
 
     def done(self, op: Op) -> None:
         """The operation has ended."""
-        self.events.append(Event(str(op), self._asked, self._start, self._end or self._now(), *self.held()))
+        self.events.append(Event(str(op), self._reached, self._start, self._end or self._now(), *self.held()))
 
     def gather(self, schedule: Schedule, group: dist.ProcessGroup) -> Recording:
         """The step as all ranks saw it: a collective. Clocks of different machines are set by the step's barrier."""
@@ -69,4 +69,4 @@ class Recorder:
 
 
 def _moved(event: Event, zero: int) -> Event:
-    return event._replace(asked=event.asked - zero, start=event.start - zero, end=event.end - zero)
+    return event._replace(reached=event.reached - zero, start=event.start - zero, end=event.end - zero)

@@ -29,7 +29,7 @@ class Event(NamedTuple):
     """An operation that ran; instants in nanoseconds of one clock for all ranks."""
 
     op: str
-    asked: int
+    reached: int
     """When the rank reached it."""
     start: int
     """When what it waits for was there."""
@@ -177,7 +177,7 @@ def _messages(step: Recording) -> Iterator[tuple[int, int, int, bool]]:
         op, user = graph.at(need)[2], graph.at(index)[2]
         name = "SEND_F" if op.kind is Kind.F else "SEND_B"
         send, use = events[here][f"{op.stage}{name}{op.microbatch}"], events[there][str(user)]
-        yield here, there, max(0, use.start - send.asked), use.asked <= send.asked
+        yield here, there, max(0, use.start - send.reached), use.reached <= send.reached
 
 
 def _ms(times: list[int]) -> Fraction:

@@ -43,7 +43,7 @@ class Report:
         self._lines.write(json.dumps(record) + "\n")
         self._lines.flush()
         if step == self._start + 1 and (text := forecast(self._job.steps - step - 1, seconds)):
-            self._say(text)
+            self._print(text)
         if self._bar is not None:
             self._bar.show(step + 1, loss)
         elif step == 0 or (step + 1) % max(1, self._job.steps // 10) == 0:
@@ -51,7 +51,7 @@ class Report:
                 f"step {step + 1} of {self._job.steps}: loss {loss:.4f}, {seconds:.2f} s", file=self._file, flush=True
             )
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         if self._bar is not None:
             self._bar.say(text)
         else:

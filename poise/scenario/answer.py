@@ -49,8 +49,8 @@ def _met(problem: Problem, policy: str, result: dict[str, Any], met: float, wher
     doubt = " (chance may decide)" if half is not None and abs(met - target) <= half else ""
     if met >= target:
         return f"{policy} keeps the SLO for {share} of the requests{doubt},{where}"
-    asked = write(target, "share")
-    return f"{policy} does not keep the SLO: {share} of the requests meet it, not {asked}{doubt},{where}"
+    needed = write(target, "share")
+    return f"{policy} does not keep the SLO: {share} of the requests meet it, not {needed}{doubt},{where}"
 
 
 def _growth(problem: Problem, outcome: Outcome) -> Interval | None:

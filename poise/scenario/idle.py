@@ -29,7 +29,7 @@ _UNORDERED = (
     "no request waits: no router or admission here holds requests, and no replica goes; add one that does, "
     "as in admission: saturation, or order the engines' queues by policies.queue"
 )
-_UNASKED = "no replica goes: there are neither faults nor a scaler; add cluster.faults, or remove it"
+_UNCALLED = "no replica goes: there are neither faults nor a scaler; add cluster.faults, or remove it"
 
 
 def check_idle(problem: Problem) -> None:
@@ -48,7 +48,7 @@ def check_idle(problem: Problem) -> None:
             raise places.error((*path, "host_kv_gb"), text)
 
 
-def check_asked(bundles: Sequence[Policies], cluster: Cluster) -> None:
+def check_called(bundles: Sequence[Policies], cluster: Cluster) -> None:
     """ScenarioError for a slot of `bundles`, which are run or compared on `cluster`, that is never called."""
     for slot, why in idle(bundles, cluster):
         raise ScenarioError(f"policies.{slot}: {why}")
@@ -67,7 +67,7 @@ def idle(bundles: Sequence[Policies], cluster: Cluster) -> Iterator[tuple[str, s
         yield "predictor", _UNREAD
     goes = bool(cluster.faults or cluster.fault_rates) or filled("scaler")
     if filled("recovery") and not goes:
-        yield "recovery", _UNASKED
+        yield "recovery", _UNCALLED
     if filled("order") and not goes and not any(map(_holds, bundles)):
         yield "order", _UNORDERED
     if cluster.replicas == 1 and not filled("scaler"):

@@ -284,11 +284,11 @@ def simulate(
     Raises ScenarioError for a policy that would never be called on this cluster, besides invalid input.
     """
     from poise.scenario import simulate as room
-    from poise.scenario.idle import check_asked
+    from poise.scenario.idle import check_called
     from poise.sim.terms import Saving, Stopping, Watching
 
     if policies is not None:
-        check_asked([policies], cluster)
+        check_called([policies], cluster)
     kept = Trace({"seed": seed}) if trace is True else (trace or None)
     once = partial(
         room.simulate, cluster, workload, policies,

@@ -257,12 +257,12 @@ def _policies_fields() -> dict[str, Any]:
     made: dict[str, Any] = {}
     for slot in (SLOTS[name] for name in SCENARIO):
         check = check_routers if slot.needed else check_admissions if slot.several else check_choices
-        default = None if slot.name in _SAID_ELSEWHERE else slot.default or None
+        default = None if slot.name in _SET_ELSEWHERE else slot.default or None
         made[slot.name] = Annotated[Any, AfterValidator(check)], Field(default=default, description=_given(slot))
     return made
 
 
-_SAID_ELSEWHERE = {"preempt"}
+_SET_ELSEWHERE = {"preempt"}
 """Slots that null leaves to another section: `engine.preemption` says how the default policy preempts."""
 
 

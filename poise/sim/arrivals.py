@@ -10,7 +10,7 @@ import numpy as np
 
 from poise.core.fast_tuple import made
 from poise.core.records.records import Conversations
-from poise.core.request import UNTOLD, RequestView, Sequence
+from poise.core.request import UNKNOWN_TOOL, RequestView, Sequence
 from poise.workload.paths import programs
 from poise.workload.reuse import shared_tokens
 
@@ -152,7 +152,7 @@ class Arrivals:
         if output > room:
             output = room
         output_id = self._output_ids[row] if self._output_ids else -1
-        return Sequence(request, output, produced, output_id, self._tool[row] if self._tool else UNTOLD)
+        return Sequence(request, output, produced, output_id, self._tool[row] if self._tool else UNKNOWN_TOOL)
 
     def session_of(self, row: int) -> int:
         """The session that the row belongs to, -1 for none."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from poise.core.control.flight import InFlight
 from poise.core.engine.replica import Replica
-from poise.core.engine.slowness import slow
+from poise.core.engine.slowness import Slowdown
 from poise.core.estimate import after_loss
 from poise.core.event import Draining, Event, ReplicaJoined, ReplicaLeft, ReplicaLost, ReplicaUpdated
 from poise.core.records.attributions import Attributions
@@ -91,7 +91,7 @@ class Lifecycle:
         self._returns_no_more(number)
         self._shut(number)
         self._turn(ReplicaLeft(self._agenda.now, number))
-        self._tell(number)
+        self._notify(number)
 
     def drain(self, number: int, gone_at: int = 0) -> None:
         """A replica takes no new requests, and leaves when it is empty; `gone_at`: or then, 0 for never."""
@@ -155,7 +155,7 @@ class Lifecycle:
                 gone_at, replica = now + ps(fault.notice_s), self.replicas[number]
                 self._later(gone_at, lambda _: self._lose(number, replica), fault)
             self.drain(number, gone_at)
-            self._tell(number)
+            self._notify(number)
 
     def _start(self, fault: Fault) -> None:
         """A replica begins to start, unless one of its number is up or starts; where that one drains, after it."""
@@ -227,7 +227,7 @@ class Lifecycle:
         """Set a replica's speed: a slow device and the loss of another multiply."""
         factor = max([1.0, *self._factors.get(number, ())]) * (self._survives(number) or 1.0)
         replica = self.replicas[number]
-        self._touch(number, lambda passed: slow(replica, factor, self._agenda.now, passed))
+        self._touch(number, lambda passed: _set_pace(replica, factor, self._agenda.now, passed))
 
     def _note(self, fault: Fault, at: int, until: int) -> None:
         self._happened.append(Occurrence(at, until, fault.kind, fault.replica))
@@ -236,7 +236,7 @@ class Lifecycle:
         self.alive[number] = False
         self.replicas[number].stats.up_from = -1
 
-    def _tell(self, number: int, lost: bool = False) -> None:
+    def _notify(self, number: int, lost: bool = False) -> None:
         if self.changed is not None:
             self.changed(number, lost)
 
@@ -255,7 +255,7 @@ class Lifecycle:
                 self._accounts.lose(row, replica)
         self._shut(number)
         self._turn(ReplicaLost(now, number))
-        self._tell(number, True)
+        self._notify(number, True)
 
     def _returns_no_more(self, number: int) -> None:
         """Announce a replica that leaves now and will not start again: nothing may be sent to it once it is gone."""
@@ -273,3 +273,15 @@ class Lifecycle:
         self._gone(number)
         if number in self._next:
             self._later(self._agenda.now, self._start, self._next.pop(number))
+
+
+def _set_pace(replica: Replica, factor: float, now: int, passed: bool) -> None:
+    """Steps of a replica that begin from now on take `factor` times as long as they would; 1: as long as usual."""
+    busy = replica.busy(now)
+    if replica.spells and replica.spells[-1].until == NEVER:
+        replica.spells[-1].until = busy
+    if factor != 1:
+        replica.spells.append(Slowdown(busy, factor))
+    replica.slowed = factor
+    replica.retime()
+    replica.look_again(now, passed)

@@ -102,7 +102,7 @@ class World:
         diary = saving.diary
         self._trace: Trace | RequestLog | RequestLogs | None = saving.trace if diary is None else diary
         self._after_event = watching.after_event
-        self._tell = watching.progress
+        self._on_progress = watching.progress
         self._plain = self._trace is None and not self.reports.watches and len(controls) == 1
         self._observed = control.observes or self._trace is not None
         self.direct = self._plain and control.plain
@@ -190,7 +190,7 @@ class World:
         status = self.control.state.status
         stop = END if self._drain else (self._until + 1, FAULT, 0)
         after_event = self._after_event
-        counts = self._tell is not None or self._enough is not None
+        counts = self._on_progress is not None or self._enough is not None
         direct = self.direct
         lends, due = self.control.lending is not None, self.lending.due
         handlers: dict[int, Callable[[int], None]]
@@ -249,8 +249,8 @@ class World:
 
     def _cut(self, count: int) -> bool:
         """Report progress after so many events, and end a run that has shown enough."""
-        if self._tell is not None and not count & 0x3FFF:
-            self._tell(self.clients.ended, self.clients.arrivals.rows)
+        if self._on_progress is not None and not count & 0x3FFF:
+            self._on_progress(self.clients.ended, self.clients.arrivals.rows)
         if self._enough is None or not self._enough(self.run, self.agenda.now):
             return False
         self.run.interrupted = True
@@ -317,7 +317,7 @@ class World:
             self._refresh()
         elif type(event) is not Cancelled and type(event) is not ReplicaLost:  # their news came before they happened
             self._news()
-        self._tell_control(event)
+        self._notify(event)
 
     def _news(self) -> None:
         """Update the belief where a request is held that may be sent now."""
@@ -328,7 +328,7 @@ class World:
         """Update the belief, where that is done before each decision."""
         reports, now = self.reports, self.agenda.now
         if reports.always:
-            self._tell_control(reports.measure(now, self.passed, now))
+            self._notify(reports.measure(now, self.passed, now))
         elif reports.watches:
             reports.refresh(now, self.passed)
 
@@ -340,7 +340,7 @@ class World:
             self.accounts.settle_held()
         self._turn(event)
 
-    def _tell_control(self, event: Event) -> None:
+    def _notify(self, event: Event) -> None:
         trace = self._trace
         for number, control in self.gateways.receivers(event):
             if trace is not None:
@@ -534,7 +534,7 @@ class World:
     def _measure(self, _: int) -> None:
         reports, now = self.reports, self.agenda.now
         report = reports.measure(now, self.passed, now + reports.delay)
-        self.agenda.later(report.at, DELIVER, lambda: self._tell_control(report))
+        self.agenda.later(report.at, DELIVER, lambda: self._notify(report))
         if self._goes_on():
             self.agenda.push(now + reports.period, MEASURE)
 

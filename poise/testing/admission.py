@@ -13,7 +13,7 @@ from poise.core.request import RequestView
 from poise.testing.builders import a_cluster, a_replica, a_request
 from poise.testing.columns import ClusterColumns
 from poise.testing.router import Situation, needs_of, sessions
-from poise.testing.rule import RuleBroken, asked
+from poise.testing.rule import RuleBroken, calling
 from poise.testing.twins import Twins
 
 
@@ -27,7 +27,7 @@ def check_admission(make: Callable[[], Admission], *, seed: int = 0) -> None:
     Tried on loaded and idle clusters, with replicas never measured and of unknown rate.
     """
     name = getattr(make, "__name__", repr(make))
-    with asked(f"{name}()", "an admission is built without arguments here; give a function that builds it"):
+    with calling(f"{name}()", "an admission is built without arguments here; give a function that builds it"):
         first = make()
     who = type(first).__name__
     needs = needs_of(who, first)

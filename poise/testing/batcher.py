@@ -16,7 +16,7 @@ from poise.core.view import LaneView
 from poise.testing.builders import a_bundle
 from poise.testing.engine import picture, unchanged
 from poise.testing.invariants import check_replica
-from poise.testing.rule import RuleBroken, asked
+from poise.testing.rule import RuleBroken, calling
 from poise.testing.solo import Log, drive
 from poise.testing.workloads import Case, a_case
 
@@ -32,12 +32,12 @@ def check_batcher(make: Callable[[], Batcher], *, seed: int = 0, cases: int = 10
     chunks: whether it can split a prompt over steps; with False every prompt fits the budget of one step.
     """
     name = getattr(make, "__name__", repr(make))
-    with asked(f"{name}()", "a batcher is built without arguments here; give a function that builds it"):
+    with calling(f"{name}()", "a batcher is built without arguments here; give a function that builds it"):
         who = type(make()).__name__
     for number in range(cases):
         case = a_case(seed * 10_007 + number, chunks)
         where = f"in case {number} of seed {seed}: {case}"
-        with asked(who, where):
+        with calling(who, where):
             held, held_stats = _run(make(), case, one_step=False)
             single, single_stats = _run(make(), case, one_step=True)
         if held != single:

@@ -15,7 +15,7 @@ from poise.core.slot import SLOTS
 from poise.core.view import LaneView, SequenceView
 from poise.testing.builders import a_bundle, newest
 from poise.testing.invariants import check_replica
-from poise.testing.rule import RuleBroken, asked
+from poise.testing.rule import RuleBroken, calling
 from poise.testing.solo import Log, drive
 from poise.testing.twins import twins
 from poise.testing.workloads import Case, a_case
@@ -34,7 +34,7 @@ def check_inside(slot: str, make: Callable[[], Any], wrong: Wrong, *, seed: int,
     for number in range(cases):
         case = _in_sessions(a_case(seed * 10_007 + number))
         where = f"in case {number} of seed {seed}: {case}"
-        with asked(who, where):
+        with calling(who, where):
             held, single = (_run(_Watched(slot, make(), wrong), case, one_step) for one_step in (False, True))
         if held != single:
             at = next((pair for pair in zip(held, single, strict=False) if pair[0] != pair[1]), (held[-1], single[-1]))

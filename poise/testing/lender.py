@@ -12,7 +12,7 @@ from poise.core.units import SECOND
 from poise.testing.builders import a_cluster, a_flight, a_replica, a_request
 from poise.testing.columns import ClusterColumns, ReplicaColumns
 from poise.testing.router import needs_of
-from poise.testing.rule import RuleBroken, asked
+from poise.testing.rule import RuleBroken, calling
 from poise.testing.twins import Twins
 
 _ROUNDS = 60
@@ -31,7 +31,7 @@ def check_lender(make: Callable[[], Lender], *, seed: int = 0) -> None:
     lost, with loans that are active, were partly granted or given back.
     """
     name = getattr(make, "__name__", repr(make))
-    with asked(f"{name}()", "a lender is built without arguments here; give a function that builds it"):
+    with calling(f"{name}()", "a lender is built without arguments here; give a function that builds it"):
         first = make()
     who = type(first).__name__
     needs = needs_of(who, first)

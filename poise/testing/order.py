@@ -10,7 +10,7 @@ from poise.core.event import Arrived, Cancelled, Finished
 from poise.core.policy import Order
 from poise.core.request import RequestView
 from poise.testing.router import Situation, needs_of, sessions
-from poise.testing.rule import asked
+from poise.testing.rule import calling
 from poise.testing.twins import Twins
 
 
@@ -23,7 +23,7 @@ def check_order(make: Callable[[], Order], *, seed: int = 0) -> None:
     Tried on requests of several tenants and models that are queued, sent, returned, ended and abandoned.
     """
     name = getattr(make, "__name__", repr(make))
-    with asked(f"{name}()", "an order is built without arguments here; give a function that builds it"):
+    with calling(f"{name}()", "an order is built without arguments here; give a function that builds it"):
         first = make()
     who = type(first).__name__
     needs = needs_of(who, first) if hasattr(first, "needs") else ()
@@ -57,10 +57,10 @@ class _Play:
         ask = self.twins.ask
         ask("joined", request)
         flow, key = ask("flow", request), ask("key", request)
-        with asked(f"{self.twins.who}.flow", f"{flow!r} cannot be hashed"):
+        with calling(f"{self.twins.who}.flow", f"{flow!r} cannot be hashed"):
             hash(flow)
         others = [other for each, other, _ in self.waiting.values() if each == flow]
-        with asked(f"{self.twins.who}.key", f"{key!r} cannot be compared with {others!r}"):
+        with calling(f"{self.twins.who}.key", f"{key!r} cannot be compared with {others!r}"):
             sorted([key, *others])
         self.waiting[request.id] = flow, key, request
 
@@ -71,7 +71,7 @@ class _Play:
             return
         flows = list({flow: None for flow, _, _ in self.waiting.values()})
         ranks = [self.twins.ask("order", flow, view=lambda: situation.view(self.needs)) for flow in flows]
-        with asked(f"{self.twins.who}.order", f"{ranks!r} cannot be compared"):
+        with calling(f"{self.twins.who}.order", f"{ranks!r} cannot be compared"):
             first = flows[ranks.index(min(ranks))]
         _, _, request = min((key, request.id, request) for flow, key, request in self.waiting.values() if flow == first)
         del self.waiting[request.id]

@@ -13,7 +13,7 @@ from poise.core.placement import Bucket, Demand, Placement, Tenancy, Unit
 from poise.core.policy import Placer
 from poise.core.slot import SLOTS
 from poise.core.spec import Role
-from poise.testing.rule import RuleBroken, asked
+from poise.testing.rule import RuleBroken, calling
 from poise.testing.twins import twins
 
 _CASES = 20
@@ -72,7 +72,7 @@ def _case(rng: random.Random, buckets: int, roles: tuple[Role, ...]) -> tuple[De
 
 def _ask(placer: Any, who: str, where: str, *given: Any) -> Placement | None:
     """The placer's answer; None where there is no placement, or it does not take such a demand."""
-    with asked(who, where):
+    with calling(who, where):
         try:
             found: Placement = getattr(placer, SLOTS["placer"].verb)(*given)
         except UserError:

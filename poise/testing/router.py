@@ -14,7 +14,7 @@ from poise.core.request import RequestView
 from poise.core.view import COLUMNS
 from poise.testing.builders import a_chance, a_cluster, a_replica, a_request
 from poise.testing.columns import LOADS, ClusterColumns, ReplicaColumns
-from poise.testing.rule import RuleBroken, asked
+from poise.testing.rule import RuleBroken, calling
 
 _STEPS = 12
 _DRAWS = 400  # of which each replica must get between half and twice its share: more than 5 σ for 4 replicas
@@ -52,7 +52,7 @@ def check_router(make: Callable[[], Router], *, seed: int = 0, fair: bool = True
     Tried on one and on many replicas, ties, unable ones, requests with and without prefix identity, both stages.
     """
     name = getattr(make, "__name__", repr(make))
-    with asked(f"{name}()", "a router is built without arguments here; give a function that builds it"):
+    with calling(f"{name}()", "a router is built without arguments here; give a function that builds it"):
         first = make()
     who = type(first).__name__
     needs = needs_of(who, first)
@@ -81,7 +81,7 @@ def _play(who: str, make: Callable[[], Router], needs: tuple[str, ...], session:
     routers = [make(), make()]
     for number, situation in enumerate(session):
         if number == len(session) // 2:
-            with asked(f"copy.deepcopy({who})", "Control deep-copies the policies that it is given"):
+            with calling(f"copy.deepcopy({who})", "Control deep-copies the policies that it is given"):
                 routers.append(copy.deepcopy(routers[0]))
         actions = [_ask(who, router, needs, situation) for router in routers]
         for action, what in zip(actions[1:], ("an equal fresh copy", "its deep copy"), strict=False):
@@ -97,7 +97,7 @@ def _ask(who: str, router: Router, needs: tuple[str, ...], situation: Situation)
     view, chance = situation.view(needs), a_chance(key=situation.request.id)
     before = view.picture()
     observe: Callable[[Event], None] | None = getattr(router, "observe", None)
-    with asked(who, str(situation)):
+    with calling(who, str(situation)):
         if observe is not None:
             observe(situation.event)
         action = router.route(situation.request, view, chance)

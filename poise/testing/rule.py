@@ -11,7 +11,7 @@ class RuleBroken(AssertionError):
 
 
 @contextmanager
-def asked(who: str, where: str) -> Iterator[None]:
+def calling(who: str, where: str) -> Iterator[None]:
     """Turn any exception of a policy into a `RuleBroken` that names the input (`where`)."""
     try:
         yield

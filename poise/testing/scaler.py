@@ -15,7 +15,7 @@ from poise.core.view import PoolView
 from poise.testing.builders import a_chance, a_cluster, a_pool, a_replica, a_request
 from poise.testing.columns import ClusterColumns, ReplicaColumns
 from poise.testing.router import needs_of
-from poise.testing.rule import RuleBroken, asked
+from poise.testing.rule import RuleBroken, calling
 from poise.testing.twins import Twins
 
 _BEATS = 60
@@ -32,7 +32,7 @@ def check_scaler(make: Callable[[], Scaler], *, seed: int = 0) -> None:
     requests while they are, idle and crowded.
     """
     name = getattr(make, "__name__", repr(make))
-    with asked(f"{name}()", "a scaler is built without arguments here; give a function that builds it"):
+    with calling(f"{name}()", "a scaler is built without arguments here; give a function that builds it"):
         first = make()
     who = type(first).__name__
     needs = needs_of(who, first)

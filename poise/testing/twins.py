@@ -8,16 +8,16 @@ from typing import Any
 
 from poise.core.slot import SLOTS, check_policy
 from poise.testing.columns import ClusterColumns
-from poise.testing.rule import RuleBroken, asked
+from poise.testing.rule import RuleBroken, calling
 
 
 def twins(slot: str, make: Callable[[], Any]) -> tuple[Twins, Any]:
     """Equal policies for a slot, and one of the kind to inspect; RuleBroken where it lacks a required method."""
     name = getattr(make, "__name__", repr(make))
-    with asked(f"{name}()", f"a {slot} is built without arguments here; give a function that builds it"):
+    with calling(f"{name}()", f"a {slot} is built without arguments here; give a function that builds it"):
         first = make()
     who = type(first).__name__
-    with asked(who, f"it is to be a {slot}"):
+    with calling(who, f"it is to be a {slot}"):
         check_policy(slot, first)
     for also, what in SLOTS[slot].also.items():
         if not hasattr(first, also):
@@ -42,7 +42,7 @@ class Twins:
 
     def join_copy(self) -> None:
         """Add a deep copy from here on."""
-        with asked(f"copy.deepcopy({self.who})", "Control deep-copies the policies that it is given"):
+        with calling(f"copy.deepcopy({self.who})", "Control deep-copies the policies that it is given"):
             self._policies.append(copy.deepcopy(self._policies[0]))
 
     def ask(
@@ -72,11 +72,11 @@ class Twins:
         then: tuple[Any, ...],
     ) -> Any:
         if view is None:
-            with asked(f"{self.who}.{name}", self.where):
+            with calling(f"{self.who}.{name}", self.where):
                 return getattr(policy, name)(*given)
         seen = view()
         before = seen.picture()
-        with asked(f"{self.who}.{name}", self.where):
+        with calling(f"{self.who}.{name}", self.where):
             answer = getattr(policy, name)(*given, seen, *then)
         changed = [name for name, value in seen.picture().items() if value != before[name]]
         if changed:

@@ -51,7 +51,7 @@ class Look(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     skip_bad: bool = False
 
 
-class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StoryOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A question about a request of a run."""
 
     request: int
@@ -168,10 +168,10 @@ class Page:
 
     async def look(self, request: Request) -> Response:
         """The columns and the traffic of a trace."""
-        asked = await _read(request, Look)
-        path = self.folder.trace(asked.trace)
+        body = await _read(request, Look)
+        path = self.folder.trace(body.trace)
         try:
-            return JSONResponse(await asyncio.to_thread(look, path, asked.columns, asked.skip_bad))
+            return JSONResponse(await asyncio.to_thread(look, path, body.columns, body.skip_bad))
         except UserError as error:
             raise UserError(str(error).replace(f"{path.parent}/", "")) from None
 
@@ -203,10 +203,10 @@ class Page:
 
     async def story(self, request: Request) -> Response:
         """The story of a request."""
-        asked, name = await _read(request, Asked), request.path_params["name"]
+        body, name = await _read(request, StoryOf), request.path_params["name"]
         self.folder.run(name)
-        words = ["poise", "story", f"runs/{name}", str(asked.request)]
-        words += [f"--router={asked.router}"] if asked.router else []
+        words = ["poise", "story", f"runs/{name}", str(body.request)]
+        words += [f"--router={body.router}"] if body.router else []
         return JSONResponse({"shell": join(words), **await self.jobs.answer([*words, "--json", "-"])})
 
     async def beside(self, request: Request) -> Response:

@@ -119,7 +119,7 @@ class Jobs:
         finally:
             self._processes.discard(process)
         if process.returncode != 0:
-            raise UserError(_said(err.decode(errors="replace").splitlines()) or f"`{join(words)}` failed")
+            raise UserError(_error(err.decode(errors="replace").splitlines()) or f"`{join(words)}` failed")
         return json.loads(out)
 
     async def _work(self, run: Run, limit_s: float | None) -> None:
@@ -146,7 +146,7 @@ class Jobs:
         with (self.folder.runs / run.name / LOG).open("wb") as log:
             process = await self._begin(run.command, log)
             try:
-                said = await self._listen(run.name, process, log, began, limit_s)
+                lines = await self._listen(run.name, process, log, began, limit_s)
                 code = await process.wait()
             except asyncio.CancelledError:
                 await _end(process)
@@ -155,7 +155,7 @@ class Jobs:
                 self._processes.discard(process)
                 run.took_s = round(time.monotonic() - began, 1)
         run.state = DONE if code == 0 else FAILED
-        run.error = "" if code == 0 else _said(said) or f"ended with code {code}; see {LOG}"
+        run.error = "" if code == 0 else _error(lines) or f"ended with code {code}; see {LOG}"
 
     async def _begin(self, words: Sequence[str], out: int | BinaryIO) -> asyncio.subprocess.Process:
         """A command of Poise as a process group of its own, in the folder of the page."""
@@ -179,14 +179,14 @@ class Jobs:
         """Follow what the process writes to its standard error, to the end; returns the lines that are no progress."""
         assert process.stderr is not None
         meter = Meter(self.progress[name], began, searches=self.runs[name].what == "plan", limit_s=limit_s)
-        said: list[str] = []
+        lines: list[str] = []
         async for line in process.stderr:
             if not meter.read(line, time.monotonic()):
-                said.append(line.decode(errors="replace").rstrip())
+                lines.append(line.decode(errors="replace").rstrip())
                 log.write(line)
                 log.flush()
             self.version += 1
-        return said
+        return lines
 
     def _note(self, run: Run) -> None:
         """Keep the state of a run on disk."""
@@ -261,7 +261,7 @@ def _signal(process: asyncio.subprocess.Process, number: int) -> None:
         os.killpg(process.pid, number)
 
 
-def _said(lines: Sequence[str]) -> str:
+def _error(lines: Sequence[str]) -> str:
     """The error line of a command."""
     found = [line.removeprefix("poise: ") for line in lines if line.startswith("poise: ")]
     return found[-1] if found else ""

@@ -48,7 +48,7 @@ class Answer:
         return self.predicted / self.row.value - 1
 
 
-Told = tuple[Outcome | None, Outcome | None, str]
+Predicted = tuple[Outcome | None, Outcome | None, str]
 """The outcome of a condition and the naive one, or why there is none."""
 
 
@@ -74,15 +74,15 @@ def _read(row: Row) -> Reading | str:
         return str(error)
 
 
-def _worked_out(conditions: Sequence[Condition], workers: Workers, progress: Meter) -> dict[Condition, Told]:
+def _worked_out(conditions: Sequence[Condition], workers: Workers, progress: Meter) -> dict[Condition, Predicted]:
     """The outcome of each condition."""
-    found: dict[Condition, Told] = {}
+    found: dict[Condition, Predicted] = {}
     size = 1 if workers == Workers() else BATCH
     batches = [_Batch(begin, conditions[begin : begin + size]) for begin in range(0, len(conditions), size)]
 
-    def done(came: tuple[int, list[Told]]) -> None:
-        begin, told = came
-        found.update(zip(batches[begin // size].conditions, told, strict=True))
+    def done(came: tuple[int, list[Predicted]]) -> None:
+        begin, results = came
+        found.update(zip(batches[begin // size].conditions, results, strict=True))
         progress("Measured configurations", len(found), len(conditions))
 
     with interrupts() as stop, worker_pool(workers.at_most(len(batches)), stop, _batch) as hands:
@@ -92,7 +92,7 @@ def _worked_out(conditions: Sequence[Condition], workers: Workers, progress: Met
     return found
 
 
-def _batch(batch: _Batch, stopped: Callable[[], bool]) -> tuple[int, list[Told]] | None:
+def _batch(batch: _Batch, stopped: Callable[[], bool]) -> tuple[int, list[Predicted]] | None:
     answers = []
     for condition in batch.conditions:
         if stopped():
@@ -101,7 +101,7 @@ def _batch(batch: _Batch, stopped: Callable[[], bool]) -> tuple[int, list[Told]]
     return batch.begin, answers
 
 
-def work_out(condition: Condition) -> Told:
+def work_out(condition: Condition) -> Predicted:
     """The outcome of `condition` and the naive one, or why there is none.
 
     An internal failure is reported like any other reason: one row among thousands must not cost the others their
@@ -168,17 +168,17 @@ def _together(condition: Condition, pool: Pool) -> int:
     return max(1, min(clients, held))
 
 
-def _answer(row: Row, found: Reading | str, outcomes: dict[Condition, Told]) -> Answer:
+def _answer(row: Row, found: Reading | str, outcomes: dict[Condition, Predicted]) -> Answer:
     if isinstance(found, str):
         return Answer(row, why=found)
-    told, naive, why = outcomes[found.condition]
-    if told is None or naive is None:
+    outcome, naive, why = outcomes[found.condition]
+    if outcome is None or naive is None:
         return Answer(row, assumed=found.assumed, why=why)
     metric, meant = meant_metric(row.source, row.metric, row.load)
-    predicted = told.figure(metric, row.unit)
+    predicted = outcome.figure(metric, row.unit)
     if predicted is None or not predicted > 0:
         return Answer(
             row, assumed=found.assumed, why=f"metric {row.metric} is not known, or this load does not have it"
         )
-    assumed = (*found.assumed, *filter(None, (meant,)), *told.notes)
+    assumed = (*found.assumed, *filter(None, (meant,)), *outcome.notes)
     return Answer(row, predicted, naive.figure(metric, row.unit), assumed)

@@ -40,7 +40,7 @@ def validate_folder(options: ValidateOptions) -> bool:
     scored = [*scores(found.answers), *found.operators, *regrets(found.answers)]
     if found.training:
         scored += training_scores(found.training)
-    _say_faults(found)
+    _list_faults(found)
     if not options.quiet and options.json != "-":
         (_show_tables if options.tables else show_summary)(found)
     _write(options, found, scored)
@@ -84,7 +84,7 @@ def _check_places(options: ValidateOptions) -> None:
         check_writable(options.page, "--out", folder=True)
 
 
-def _say_faults(found: Answered) -> None:
+def _list_faults(found: Answered) -> None:
     for line in found.faults[:SHOWN]:
         print(f"not read: {line}", file=sys.stderr)
     if len(found.faults) > SHOWN:

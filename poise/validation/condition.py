@@ -89,7 +89,7 @@ def read_condition(row: Row) -> Reading:
 
 @cache
 def _read(row: Row) -> Reading:
-    assumed: list[str] = [said for said in (borrows(row),) if said]
+    assumed: list[str] = [note for note in (borrows(row),) if note]
     model, device = _named(row, assumed)
     row = replace(row, devices=row.devices or counted(row.device))
     load = load_of(row.load, row.notes)
@@ -113,8 +113,8 @@ def _read(row: Row) -> Reading:
         raise NotCoveredError("the lengths are not stated")
     if prompt + output > model.max_context:
         assumed.append(f"{prompt + output:,.0f} tokens, beyond the {model.max_context:,} that {model.name} is made for")
-    setup, said = setup_of(row, model, device, weights, load.clients)
-    assumed += said
+    setup, notes = setup_of(row, model, device, weights, load.clients)
+    assumed += notes
     base = Pool(model, device, weights=weights, kv=kv, engine=_engine(row, load, defaults, setup))
     pools = tuple(_kept(pool, defaults) for pool in _pools(row, base, defaults, load, setup, assumed))
     devices = sum(pool.devices * pool.replicas for pool in pools)
@@ -138,13 +138,13 @@ def _named(row: Row, assumed: list[str]) -> tuple[Model, Device]:
     except UserError:
         raise NotCoveredError(f"model {row.model} is not in the catalogue") from None
     try:
-        device, said = named_device(row.device)
+        device, note = named_device(row.device)
     except UserError:
         raise NotCoveredError(f"device {row.device} is not in the catalogue") from None
     if device.memory_bw <= 0 or device.bf16_flops <= 0:
         raise NotCoveredError(f"device {row.device}: its bandwidth or peak is not known")
-    if said:
-        assumed.append(said)
+    if note:
+        assumed.append(note)
     return model, device
 
 

@@ -46,7 +46,7 @@ def kind_of(answer: Answer) -> str:
         if row.load.startswith(("replay", "prompt", "decode"))
         else load_of(row.load, row.notes).kind
     )
-    guessed = any("workers" in said for said in answer.assumed)
+    guessed = any("workers" in note for note in answer.assumed)
     return f"{family} {load}{' disagg' if row.disagg else ''}{' guessed' if guessed else ''}"
 
 

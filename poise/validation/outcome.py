@@ -50,8 +50,8 @@ _STATISTIC_FIRST = re.compile(r"(mean|median|p50|p90|p95|p99)_([a-z0-9_]+?)(_(?:
 def plain_metric(name: str) -> str:
     """A metric's name as in `ttft_p99_ms`, whatever its case and words and wherever its statistic (`p99_ttft_ms`)."""
     plain = re.sub(r"[ -]+", "_", name.strip().lower())
-    for said, meant in _WORDS.items():
-        plain = re.sub(rf"(?<![a-z0-9]){said}(?![a-z0-9])", meant, plain)
+    for word, meant in _WORDS.items():
+        plain = re.sub(rf"(?<![a-z0-9]){word}(?![a-z0-9])", meant, plain)
     found = _STATISTIC_FIRST.fullmatch(plain)
     return f"{found[2]}_{found[1]}{found[3] or ''}" if found else plain
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from statistics import median
@@ -18,6 +16,7 @@ from poise.report.frame import document
 from poise.report.pieces import Tile, card, fold, grid, lead, section, soft, text_table, tiles
 from poise.report.wording import MISSING, write
 from poise.validation.folder import Answered
+from poise.validation.names import TRAINING, long_name
 from poise.validation.score import ALL, Score, by_device, by_source, totals
 from poise.validation.show import HEAD, cells
 from poise.validation.training.score import REGRET, training_scores
@@ -41,16 +40,6 @@ PEERS = 3
 """Published errors that are listed beside ours, the lowest."""
 
 TITLE = "Predictions against measurements"
-
-WORDS = {
-    "ttft": "Time to first token", "tpot": "Time per output token", "itl": "Time between tokens",
-    "e2e_latency": "End-to-end time", "batch_latency": "Time of a batch", "latency": "Time of a request",
-    "mean": "mean", "p50": "median", "p90": "p90", "p99": "p99", "per_gpu": "per GPU",
-    "total_token_throughput": "All tokens per second", "output_throughput": "Output tokens per second",
-    "prefill_throughput": "Prompt tokens per second", "request_throughput": "Requests per second",
-    "step_time": "Time of a step", "peak_memory": "Peak memory", "fits": "Whether it fits",
-}  # fmt: skip
-"""The parts of a metric's name in words."""
 
 _STYLE = (
     ".dots .l{stroke-width:5;stroke-linecap:round;opacity:.6}.off{display:none}"
@@ -106,34 +95,22 @@ def dots(found: Answered) -> list[Dot]:
         for each in found.answers if each.predicted is not None and each.row.quality != "C"
     ]  # fmt: skip
     return serving + [
-        Dot(f"training {each.run.metric}", each.run.source, each.run.device, "", each.run.value, each.predicted)
+        Dot(f"{TRAINING}{each.run.metric}", each.run.source, each.run.device, "", each.run.value, each.predicted)
         for each in found.training if each.predicted is not None and each.run.metric != "fits"
     ]  # fmt: skip
-
-
-def human(metric: str) -> str:
-    """A metric's name in words, as in `Time to first token, p99`."""
-    name = metric.removeprefix("training ").removesuffix("_ms").removesuffix("_s")
-    parts = re.fullmatch(r"(.*?)(?:_(mean|p50|p90|p99|per_gpu))?", name)
-    first, last = (parts[1], parts[2]) if parts else (name, None)
-    words = WORDS.get(first, first.replace("_", " ").capitalize())
-    words = f"Training: {words.lower()}" if metric.startswith("training ") else words
-    return f"{words}, {WORDS[last]}" if last else words
 
 
 # The answer ---------------------------------------------------------------------------------------------------------
 
 
 def _card(found: Answered, shown: Sequence[Dot]) -> str:
-    day, whole = datetime.now(UTC).date().isoformat(), len(found.answers) + len(found.training)
+    whole = len(found.answers) + len(found.training)
     if not shown:
         return card("Predicted against measured", "Nothing answered", f"{whole:,} measured values.", sense="open")
     offs = sorted(each.off for each in shown)
     near = sum(off <= NEAR - 1 for off in offs) / len(offs)
     devices, sources = len({each.device for each in shown}), len({each.source for each in shown})
-    why = (
-        f"{len(shown):,} of {whole:,} measured values on {devices} devices from {sources} sources are answered, {day}."
-    )
+    why = f"{len(shown):,} of {whole:,} measured values on {devices} devices from {sources} sources are answered."
     figures = tiles((
         Tile("Within 25 %", write(near, "share", 3), "of the values"),
         Tile("9 in 10 within", write(offs[min(int(0.9 * len(offs)), len(offs) - 1)], "share", 3), "absolute error"),
@@ -147,7 +124,7 @@ def _errors(found: Answered) -> str:
     units = {each.row.metric: each.row.unit for each in found.answers}
     rows = [
         (
-            human(each.metric), _share(each.median_ape), _share(each.p90_ape), _share(each.bias, signed=True),
+            long_name(each.metric), _share(each.median_ape), _share(each.p90_ape), _share(each.bias, signed=True),
             f"{each.answered:,} of {each.n:,}", _share(each.naive_median_ape), _peers(found.peers.get(each.metric, {})),
             units.get(each.metric, ""),
         )
@@ -218,7 +195,7 @@ def scatter(metric: str, shown: Sequence[Dot], styles: Mapping[str, int]) -> str
         f' d="{"".join(places)}"/></g></g>'
         for (device, source), places in sorted(placed.items())
     )
-    title, off = human(metric), write(median(dot.off for dot in shown), "share", 2)
+    title, off = long_name(metric), write(median(dot.off for dot in shown), "share", 2)
     data = "".join(scale_data(name, axis) for name, axis in (("x", across), ("y", up)))
     return (
         f"<figure><figcaption>{escape(title)} <small>median error {off}, {len(shown):,} values</small></figcaption>"
@@ -265,5 +242,5 @@ def _source(score: Score) -> str:
 
 def _scores(scored: Sequence[Score], name: Callable[[Score], str], head: str) -> str:
     heads = (head, "Metric", *(each.capitalize() for each in HEAD))
-    rows = [(name(score), human(score.metric), *cells(score)) for score in scored]
+    rows = [(name(score), long_name(score.metric), *cells(score)) for score in scored]
     return text_table(heads, rows, label=f"Scores by {head.lower()}", texts=(1,))

@@ -88,13 +88,14 @@ def _measured(requests: Sequence[Mapping[str, float]]) -> Outcome:
 
 
 def _row(folder: Path, meta: Mapping[str, Any], config: Mapping[str, Any], metric: str, value: float | None) -> Row:
-    asked = meta.get("engine_kwargs") or {}
-    tensor, data = int(asked.get("tensor_parallel_size") or 1), int(asked.get("data_parallel_size") or 1)
+    arguments = meta.get("engine_kwargs") or {}
+    tensor, data = int(arguments.get("tensor_parallel_size") or 1), int(arguments.get("data_parallel_size") or 1)
     return Row(
         place=str(folder), source=SOURCE, ref=folder.name, engine="vLLM", version=str(meta.get("vllm_version") or ""),
         model=str(meta.get("model") or ""), device=_hardware(folder, meta, config), devices=tensor * data,
-        tensor=tensor, pipeline=1, expert=0, data=data, precision=str(asked.get("dtype") or ""), prompt=0.0, output=0.0,
-        load="replay", batch=0, metric=metric, value=value or 0.0, unit="ms", notes="", disagg=False, quality="A",
+        tensor=tensor, pipeline=1, expert=0, data=data, precision=str(arguments.get("dtype") or ""), prompt=0.0,
+        output=0.0, load="replay", batch=0, metric=metric, value=value or 0.0, unit="ms", notes="",
+        disagg=False, quality="A",
     )  # fmt: skip
 
 
@@ -111,16 +112,16 @@ def _condition(row: Row, meta: Mapping[str, Any], requests: int) -> Condition:
         model, (device, _) = named_model(row.model), named_device(row.device)
     except UserError as error:
         raise NotCoveredError(str(error)) from None
-    asked, kept = meta.get("engine_kwargs") or {}, meta.get("kv_cache") or {}
+    arguments, kept = meta.get("engine_kwargs") or {}, meta.get("kv_cache") or {}
     engine = Engine(
         "vLLM", row.version,
-        token_budget=int(asked.get("max_num_batched_tokens") or 8192),
-        max_sequences=int(asked.get("max_num_seqs") or 256),
+        token_budget=int(arguments.get("max_num_batched_tokens") or 8192),
+        max_sequences=int(arguments.get("max_num_seqs") or 256),
         kv_blocks=int(kept.get("num_gpu_blocks") or 0),
         prefix_caching=bool(kept.get("enable_prefix_caching", True)),
     )  # fmt: skip
-    kv = "fp8" if "fp8" in str(asked.get("kv_cache_dtype") or "") else "bf16"
-    expert = row.tensor * row.data if asked.get("enable_expert_parallel") else 1
+    kv = "fp8" if "fp8" in str(arguments.get("kv_cache_dtype") or "") else "bf16"
+    expert = row.tensor * row.data if arguments.get("enable_expert_parallel") else 1
     pool = Pool(model, device, tensor=row.tensor, data=row.data, expert=expert, kv=kv, engine=engine)  # type: ignore[arg-type]
     pool = on_ranks(pool)  # of blocks vLLM states the sum over ranks itself
     return Condition((pool,), Load("rate", requests=requests), 1.0, 1.0, row.devices, "vLLM", row.version)

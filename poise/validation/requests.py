@@ -69,9 +69,9 @@ def counts(load: Load) -> list[int]:
     Stages last equally long where that is not stated. A load of too many requests has all stages shortened alike.
     """
     seconds = load.seconds or RATE_REQUESTS * len(load.rates) / sum(load.rates)
-    asked = [load.requests or rate * seconds for rate in load.rates]
-    share = min(1.0, RATED / sum(asked))
-    return [max(1, round(share * count)) for count in asked]
+    counts = [load.requests or rate * seconds for rate in load.rates]
+    share = min(1.0, RATED / sum(counts))
+    return [max(1, round(share * count)) for count in counts]
 
 
 def gaps(load: Load, rate: float, count: int, chance: np.random.Generator) -> Floats:

@@ -69,11 +69,11 @@ def scenario_outcome(condition: Condition) -> Outcome:
 
 def _chosen(condition: Condition) -> Pool:
     """The layout with the most throughput per device among those that fit."""
-    asked = condition.pools[0]
-    if asked.devices > 1 or not condition.scenario:
-        return replace(asked, replicas=1)
+    given = condition.pools[0]
+    if given.devices > 1 or not condition.scenario:
+        return replace(given, replicas=1)
     best: tuple[float, Pool] | None = None
-    for pool in _layouts(asked, condition):
+    for pool in _layouts(given, condition):
         try:
             rate = steady_rate(pool, condition) / pool.devices
         except CapacityError:
@@ -82,7 +82,7 @@ def _chosen(condition: Condition) -> Pool:
             best = (rate, pool)
     if best is None:
         raise NotCoveredError(
-            f"{asked.model.name} in {asked.weights} does not fit {condition.devices} {asked.device.name}"
+            f"{given.model.name} in {given.weights} does not fit {condition.devices} {given.device.name}"
         )
     return best[1]
 

@@ -82,29 +82,29 @@ def batcher_of(condition: Condition) -> Batcher:
 
 def _closed(condition: Condition) -> Outcome:
     clients = max(1, condition.load.clients)
-    asked = clients * WAVES
-    count = min(asked, max(REQUESTS, LEAST_WAVES * clients))
+    whole = clients * WAVES
+    count = min(whole, max(REQUESTS, LEAST_WAVES * clients))
     run = run_of(condition, all_at_once(condition, count, concurrency=clients))
     weights = None
-    if count < asked:
-        weights = np.full(count, (asked - 2 * clients) / (count - 2 * clients))
+    if count < whole:
+        weights = np.full(count, (whole - 2 * clients) / (count - 2 * clients))
         weights[:clients] = weights[-clients:] = 1.0  # the first wave queues and the last one runs empty, once each
     return outcome_of(run, condition.devices, weights, clients)
 
 
 def _queued(condition: Condition) -> Outcome:
     """A full queue: simulated until the batch has turned over a few times, then extended at its own pace."""
-    asked = condition.load.requests or condition.load.clients or QUEUED
+    whole = condition.load.requests or condition.load.clients or QUEUED
     held = sum(_at_once(pool, condition) * pool.replicas for pool in condition.pools if pool.role != "prefill")
-    count = min(asked, max(4 * held, 200))
+    count = min(whole, max(4 * held, 200))
     run = run_of(condition, all_at_once(condition, count))
     found = outcome_of(run, condition.devices, None, 0)
-    if count == asked:
+    if count == whole:
         return found
     ends = sorted(end / SECOND for end in run.records.ended_at)
     first, last = count // 4 - 1, count - 1 - count // 4
-    total = ends[-1] + (asked - count) * (ends[last] - ends[first]) / (last - first)
-    factor = asked / total / found.flow["request"]
+    total = ends[-1] + (whole - count) * (ends[last] - ends[first]) / (last - first)
+    factor = whole / total / found.flow["request"]
     return replace(found, flow={name: value * factor for name, value in found.flow.items()})
 
 

@@ -50,7 +50,7 @@ def show_scores(
     out.write(f"Stated errors, each device by the others': {median:.0%} of answers are within the expected error, ")
     out.write(f"{bound:.0%} within the bound for nine in ten\n\n")
     _list("Not answered", [answer.why for answer in answers if answer.why], out)
-    _list("Assumed", [said for answer in answers if answer.predicted is not None for said in answer.assumed], out)
+    _list("Assumed", [note for answer in answers if answer.predicted is not None for note in answer.assumed], out)
 
 
 def _regret(score: Score) -> tuple[str, ...]:

@@ -12,14 +12,13 @@ import numpy as np
 from poise.report.table import show
 from poise.validation.expected import kept
 from poise.validation.folder import Answered
+from poise.validation.names import short_name
 from poise.validation.score import ALL, Score, totals
 from poise.validation.show import best_peers, share
 from poise.validation.training.score import REGRET, training_scores
 
 METRICS, COMPARED = 2, 2
 """Metrics of serving that are listed: those with most answers, and of the others those that peers have published."""
-
-_WORDS = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "end to end", "ms": "", "": ""}
 
 
 def show_summary(found: Answered, file: TextIO | None = None) -> None:
@@ -50,11 +49,6 @@ def headline(found: Answered) -> str:
         f"nine in ten by less than {share(float(np.percentile(off, 90)))}; "
         f"{share(bound)} are within the bound that is stated for nine in ten."
     )
-
-
-def short_name(metric: str) -> str:
-    """The name of a metric in words, as in TTFT p99."""
-    return " ".join(filter(None, (_WORDS.get(part, part) for part in metric.split("_"))))
 
 
 def _row(score: Score, found: Answered) -> tuple[str, ...]:

@@ -35,11 +35,11 @@ def trace_line(source: Mapping[str, Any]) -> str:
     For a workload whose sessions are recorded, in their recording.
     """
     source = source.get("recorded_sessions", source)
-    said = list(_said(source)) if isinstance(source, Mapping) else []
-    return f"Trace: {'; '.join(said)}." if said else ""
+    notes = list(_notes(source)) if isinstance(source, Mapping) else []
+    return f"Trace: {'; '.join(notes)}." if notes else ""
 
 
-def _said(source: Mapping[str, Any]) -> Iterator[str]:
+def _notes(source: Mapping[str, Any]) -> Iterator[str]:
     if first := _first(source):
         yield f"stamps count from the first request at {first}"
     if count := source.get("silences"):

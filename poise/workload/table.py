@@ -136,19 +136,19 @@ class Workload:
         """How much there is, in words."""
         if self.endless is not None:
             return {"arrivals": "without an end"}
-        said = {"requests": f"{len(self):,}"}
+        found = {"requests": f"{len(self):,}"}
         if not len(self):
-            return said
+            return found
         if not self.concurrency and (rate := self.rate) is not None:
-            said["req/s"] = f"{rate:.4g}"
+            found["req/s"] = f"{rate:.4g}"
         if self.concurrency:
-            said["at once"] = f"{self.concurrency:,}"
-        said |= {"mean prompt tokens": f"{self.prompt.mean():.4g}", "mean output tokens": f"{self.output.mean():.4g}"}
+            found["at once"] = f"{self.concurrency:,}"
+        found |= {"mean prompt tokens": f"{self.prompt.mean():.4g}", "mean output tokens": f"{self.output.mean():.4g}"}
         if self.session is not None:
-            said["sessions"] = f"{len(np.unique(self.session[self.session >= 0])):,}"
+            found["sessions"] = f"{len(np.unique(self.session[self.session >= 0])):,}"
         if self.prefixes is not None:
-            said["prefix identity"] = "yes"
-        return said
+            found["prefix identity"] = "yes"
+        return found
 
     @property
     def nbytes(self) -> int:

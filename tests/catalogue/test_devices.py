@@ -74,7 +74,7 @@ def test_an_unknown_device_names_the_nearest() -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_price_is_taken_on_the_basis_asked_for() -> None:
+def test_a_price_is_taken_on_the_requested_basis() -> None:
     prices = bases("H100")
     assert len(prices) > 1
     for basis, dollars in prices.items():

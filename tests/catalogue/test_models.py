@@ -310,7 +310,7 @@ def test_every_model_is_found_with_and_without_its_owner(each: Model) -> None:
     assert each.source
 
 
-def test_a_path_below_the_home_folder_of_nobody_is_a_user_error() -> None:
+def test_a_path_below_the_home_folder_of_no_user_is_a_user_error() -> None:
     with pytest.raises(UserError, match=r"~nobody-at-all/config\.json: no user of that name has a home folder; write"):
         model("~nobody-at-all/config.json")
 

@@ -74,10 +74,10 @@ def test_aliases_name_the_same_devices() -> None:
 def test_what_is_lacking_is_named_with_the_cure() -> None:
     with pytest.raises(UserError) as caught:
         basis_for(["A10G", "H200"])
-    said = str(caught.value)
-    assert "covers A10G, H200-SXM-141GB" in said
-    assert f"{RUNPOD!r} lacks A10G" in said
-    assert "--prices FILE" in said and "--minimize gpus or energy" in said and "\n" not in said
+    message = str(caught.value)
+    assert "covers A10G, H200-SXM-141GB" in message
+    assert f"{RUNPOD!r} lacks A10G" in message
+    assert "--prices FILE" in message and "--minimize gpus or energy" in message and "\n" not in message
 
 
 def test_a_device_without_any_price_is_named_alone() -> None:

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from poise.claims.answer import Answer, Ratio, judge
-from poise.claims.claim import Test as Asked
+from poise.claims.claim import Test as ClaimTest
 from poise.report.intervals import Interval
 
 R = Ratio
 
 
 def judged(found: Any, **test: Any) -> bool | None:
-    return judge(Answer("key", "told", found), Asked(**test))
+    return judge(Answer("key", "text", found), ClaimTest(**test))
 
 
 @pytest.mark.parametrize(
@@ -72,13 +72,13 @@ def test_places(found: Any, test: Any, met: bool | None) -> None:
 
 def test_who_is_ahead_has_a_lead() -> None:
     test = {"ahead": "a", "of": ["b"], "figure": "ttft_s.p99"}
-    told = [judged(Interval(value, 1.0), **test) for value in (2.0, 0.5, -2.0)]
-    assert told == [True, None, False]
+    verdicts = [judged(Interval(value, 1.0), **test) for value in (2.0, 0.5, -2.0)]
+    assert verdicts == [True, None, False]
 
 
 def test_values_without_a_test_are_a_mistake() -> None:
     with pytest.raises(AssertionError, match="key: values were measured"):
-        judge(Answer("key", "told", 1.0), None)
+        judge(Answer("key", "text", 1.0), None)
 
 
 numbers = st.floats(0.1, 10)
@@ -93,7 +93,7 @@ def test_a_wider_bound_never_refutes(found: Any, bound: float, at: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("test", "said"),
+    ("test", "message"),
     [
         ({}, "has no bound"),
         ({"least": 1, "figure": "ttft_s.p99"}, "names a figure without what is asked of it"),
@@ -102,6 +102,6 @@ def test_a_wider_bound_never_refutes(found: Any, bound: float, at: int) -> None:
         ({"least": 1, "figure": "x", "times": ["a", "b"], "peak": ["a", "b"]}, "names a figure without"),
     ],
 )
-def test_a_test_that_says_nothing_is_refused(test: Any, said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
-        Asked(**test)
+def test_a_test_that_says_nothing_is_refused(test: Any, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        ClaimTest(**test)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from poise.claims.bench import Bench
 from poise.claims.claim import Claim
 from poise.claims.experiments.capacity import measure, searched
+from tests.claims.made import changed
 
 TEXT = re.findall(
     r"```toml\n(.*?)```", (Path(__file__).parents[2] / "docs" / "claims.md").read_text(encoding="utf-8"), re.DOTALL
@@ -20,16 +20,12 @@ TEXT = re.findall(
 
 def claim(*changes: tuple[str, str]) -> Claim:
     """That claim with some of its text changed."""
-    text = TEXT
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    return Claim.model_validate(tomllib.loads(text))
+    return changed(TEXT, *changes)
 
 
 def carried(about: Claim) -> tuple[str, object]:
     (answer,) = measure(about, Bench(about, quick=True)).answers
-    return answer.told, answer.values
+    return answer.text, answer.values
 
 
 ORDER = ('times = ["theirs", "ours"], least = 1', 'order = [["ours"], ["theirs"]]')
@@ -44,8 +40,8 @@ def test_the_claim_of_the_documents_is_short_and_measured() -> None:
 
 def test_the_rate_found_is_the_last_of_the_bisection_that_meets_the_limits() -> None:
     about = claim(("within = 1", "within = 16"), ORDER)
-    told, _ = carried(about)
-    rates = {float(each) for each in re.findall(r"\d+\.\d+", told)}
+    text, _ = carried(about)
+    rates = {float(each) for each in re.findall(r"\d+\.\d+", text)}
     assert rates <= {48.0, 40.0, 32.0, 24.0, 16.0, 8.0, 0.0}  # means of two seeds on a grid of 16
 
 
@@ -66,8 +62,8 @@ def test_a_rate_for_each_device_is_that_of_the_cluster_over_its_devices() -> Non
 
 def test_a_label_may_have_a_setting_of_its_own() -> None:
     own = '[settings]\nours."cluster.pools.0.replicas" = 4\ntheirs."slo.ttft_s" = 1e-9\n\n[capacities.load]'
-    told, met = carried(claim(("[capacities.load]", own), ORDER))
-    assert "theirs 0.00" in told and met is True
+    text, met = carried(claim(("[capacities.load]", own), ORDER))
+    assert "theirs 0.00" in text and met is True
 
 
 def test_limits_may_be_of_any_figures_in_place_of_a_share() -> None:

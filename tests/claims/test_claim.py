@@ -42,7 +42,7 @@ def test_a_whole_claim_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "expected"),
     [
         ('"Mine"', '"Mine', "mine.toml: is no TOML: "),
         ("slot =", "slott =", "mine.toml: slott: unknown key; did you mean slot?"),
@@ -58,9 +58,9 @@ def test_a_whole_claim_is_read(tmp_path: Path) -> None:
         ("test =", "tset =", "mine.toml: headline.faster.tset: unknown key; did you mean test?"),
     ],
 )
-def test_a_mistake_is_one_line_with_file_field_rule_and_cure(old: str, new: str, said: str, tmp_path: Path) -> None:
+def test_a_mistake_is_one_line_with_file_field_rule_and_cure(old: str, new: str, expected: str, tmp_path: Path) -> None:
     assert old in WHOLE
-    assert said in read(tmp_path, WHOLE.replace(old, new))
+    assert expected in read(tmp_path, WHOLE.replace(old, new))
 
 
 def test_a_key_stands_once(tmp_path: Path) -> None:

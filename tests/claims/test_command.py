@@ -23,13 +23,13 @@ QUICK = "sglang_cache_aware"
 """The quickest of all."""
 
 
-def told(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 0) -> str:
+def output(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 0) -> str:
     """What a command says: its output, or the one line of its error."""
     assert main([*argv]) == code
-    said = capsys.readouterr()
+    printed = capsys.readouterr()
     if code:
-        assert said.err.count("\n") == 1
-    return said.err if code else said.out
+        assert printed.err.count("\n") == 1
+    return printed.err if code else printed.out
 
 
 # A whole claim --------------------------------------------------------------------------------------------------------
@@ -37,7 +37,7 @@ def told(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 0) -> str:
 
 def test_a_quick_claim_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, out = tmp_path / "result.json", tmp_path / "out"
-    text = told(capsys, "claim", QUICK, "--quick", "--json", str(file), "--out", str(out))
+    text = output(capsys, "claim", QUICK, "--quick", "--json", str(file), "--out", str(out))
     data = json.loads(file.read_text(encoding="utf-8"))
     kept = record.read(data)
     assert data["quick"]
@@ -76,29 +76,29 @@ def test_more_seeds_are_drawn_until_it_is_decided(monkeypatch: pytest.MonkeyPatc
     about = find.claim(QUICK).model_copy(update={"seeds": [5, 30]})
     monkeypatch.setattr("poise.claims.command.claim", lambda name: about)
 
-    def asked(enough: int, *, quick: bool = False) -> list[int]:
+    def seeds_run(enough: int, *, quick: bool = False) -> list[int]:
         """Numbers of seeds of an experiment that is decided by its run of this number."""
         found: list[int] = []
 
         def measure(name: str, bench: Bench) -> Findings:
             found.append(bench.seeds())
-            return Findings([Answer(key, "told", len(found) >= enough or None) for key in about.criteria])
+            return Findings([Answer(key, "text", len(found) >= enough or None) for key in about.criteria])
 
         monkeypatch.setattr("poise.claims.command.measure", measure)
         command.run(QUICK, Bench(about, quick=quick))
         return found
 
-    assert asked(1) == [5]
-    assert asked(2) == [5, 10]
-    assert asked(9) == [5, 10, 20]  # 40 would be more than 30
-    assert asked(9, quick=True) == [2]
+    assert seeds_run(1) == [5]
+    assert seeds_run(2) == [5, 10]
+    assert seeds_run(9) == [5, 10, 20]  # 40 would be more than 30
+    assert seeds_run(9, quick=True) == [2]
 
 
 def test_json_on_standard_output_is_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     kept = record.measured(QUICK)
     assert kept is not None
     monkeypatch.setattr("poise.claims.command.measure", lambda name, bench: kept.findings)
-    data = json.loads(told(capsys, "claim", QUICK, "--json", "-"))
+    data = json.loads(output(capsys, "claim", QUICK, "--json", "-"))
     assert record.read(data).findings == kept.findings
     assert [each["asks"] for each in data["criteria"]] == [each.criterion.asks for each in kept.outcomes]
 
@@ -111,7 +111,7 @@ def test_save_writes_what_is_listed(
     monkeypatch.setattr(record, "FOLDER", tmp_path)
     monkeypatch.setattr("poise.claims.command.measure", lambda name, bench: kept.findings)
     assert show.verdict_of(QUICK) == "not measured"
-    told(capsys, "claim", QUICK, "--save", "--quiet")
+    output(capsys, "claim", QUICK, "--save", "--quiet")
     assert [file.name for file in tmp_path.iterdir()] == [f"{QUICK}.json"]
     assert show.claimed(QUICK)["verdict"] == kept.verdict
     saved = record.measured(QUICK)
@@ -122,9 +122,9 @@ def test_save_writes_what_is_listed(
 
 
 def test_systems_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
-    data = json.loads(told(capsys, "systems", "--json"))["systems"]
+    data = json.loads(output(capsys, "systems", "--json"))["systems"]
     assert [each["name"] for each in data] == [each.name for each in listed()]
-    text = told(capsys, "systems")
+    text = output(capsys, "systems")
     assert max(map(len, text.splitlines())) <= 120
     verdicts = {"holds", "holds in part", "does not hold", "not tested here", "stale"}
     for each in data:
@@ -135,26 +135,26 @@ def test_systems_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_systems_of_a_group(capsys: pytest.CaptureFixture[str]) -> None:
-    data = json.loads(told(capsys, "systems", "routing", "--json"))["systems"]
+    data = json.loads(output(capsys, "systems", "routing", "--json"))["systems"]
     assert {"llumnix", "preble"} <= {each["name"] for each in data} < {each.name for each in listed()}
     assert {each["group"] for each in data} == {"routing and rebalancing"}
-    assert "is no name, arXiv id, slot or group" in told(capsys, "systems", "rooting rebalance", code=2)
+    assert "is no name, arXiv id, slot or group" in output(capsys, "systems", "rooting rebalance", code=2)
 
 
 @pytest.mark.parametrize("name", find.names())
 def test_all_that_is_known_of_a_system(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    text, kept, about = " ".join(told(capsys, "systems", name).split()), record.measured(name), find.claim(name)
-    for said in (about.published, about.conditions):
-        assert " ".join(said.split()) in text
+    text, kept, about = " ".join(output(capsys, "systems", name).split()), record.measured(name), find.claim(name)
+    for expected in (about.published, about.conditions):
+        assert " ".join(expected.split()) in text
     for outcome in kept.outcomes if kept else ():
         assert " ".join(outcome.measured.split()) in text
         if outcome.criterion.since:
             assert f"asked since {outcome.criterion.since}, the first run was on {about.first}" in text
-    for said in about.notes.values():
-        assert " ".join(said.split()) in text
+    for expected in about.notes.values():
+        assert " ".join(expected.split()) in text
     for curve in kept.findings.curves if kept else ():
         assert f"{curve.title}, by {curve.across}" in text
-    (data,) = json.loads(told(capsys, "systems", name, "--json"))["systems"]
+    (data,) = json.loads(output(capsys, "systems", name, "--json"))["systems"]
     assert (name in {each["name"] for each in data["results"]}) == (kept is not None)
 
 
@@ -169,9 +169,9 @@ def test_a_curve_in_small_is_on_one_scale() -> None:
 def test_a_result_of_other_code_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = record.measured(QUICK)
     assert kept is not None
-    for digest, said in ((find.digest(QUICK), kept.verdict), ("0" * 16, "stale")):
+    for digest, expected in ((find.digest(QUICK), kept.verdict), ("0" * 16, "stale")):
         monkeypatch.setattr(show, "measured", lambda name, digest=digest: replace(kept, digest=digest))
-        assert show.verdict_of(QUICK) == said
+        assert show.verdict_of(QUICK) == expected
 
 
 def test_the_digest_covers_the_experiment_and_not_the_prose(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,17 +209,17 @@ def test_changed_code_changes_the_digest_and_changed_words_do_not(tmp_path: Path
     two.rename(tmp_path / "three.py")
     assert find.fingerprint([one, tmp_path / "three.py"], tmp_path) != before
     code = 'X = "# no comment"\n\n\ndef double(x):\n    return 2 * x\n'
-    said = code.replace("\n\n\n", "  # why\n").replace("(x):\n", '(x):\n    """Twice.\n\n    Of x."""\n')
-    assert find.code('"""Of X."""\n' + said) == find.code(code) != find.code(code.replace("2", "3"))
+    reworded = code.replace("\n\n\n", "  # why\n").replace("(x):\n", '(x):\n    """Twice.\n\n    Of x."""\n')
+    assert find.code('"""Of X."""\n' + reworded) == find.code(code) != find.code(code.replace("2", "3"))
     assert find.code(code) != find.code(code.replace("# no", "# a"))
 
 
 # Mistakes -------------------------------------------------------------------------------------------------------------
 
 
-def test_unknown_names_are_told_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "'dualmaps' is no system with a claim; did you mean dualmap" in told(capsys, "claim", "dualmaps", code=2)
-    assert "known: " in told(capsys, "claim", "qqqqqq", code=2)
+def test_unknown_names_are_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "'dualmaps' is no system with a claim; did you mean dualmap" in output(capsys, "claim", "dualmaps", code=2)
+    assert "known: " in output(capsys, "claim", "qqqqqq", code=2)
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -227,11 +227,11 @@ def test_a_missing_trace_says_which_where_and_how(
     named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("POISE_DATA", raising=False)
-    said = told(capsys, "claim", "dualmap", *(["--data", str(tmp_path)] if named else []), code=2)
+    text = output(capsys, "claim", "dualmap", *(["--data", str(tmp_path)] if named else []), code=2)
     source = find.claim("dualmap").data[0]
     for part in (source.file, source.published, "--data DIR", "POISE_DATA"):
-        assert part in said
-    assert (f"is not in {tmp_path}" in said) == named
+        assert part in text
+    assert (f"is not in {tmp_path}" in text) == named
 
 
 @pytest.mark.parametrize("place", ["a/b.jsonl.gz", "a/b.jsonl", "b.jsonl.gz", "b.jsonl"])
@@ -246,24 +246,24 @@ def test_the_environment_names_the_folder_and_the_option_goes_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("POISE_DATA", str(tmp_path / "there"))
-    assert f"is not in {tmp_path / 'there'}" in told(capsys, "claim", "dualmap", code=2)
-    assert f"is not in {tmp_path / 'here'}" in told(
+    assert f"is not in {tmp_path / 'there'}" in output(capsys, "claim", "dualmap", code=2)
+    assert f"is not in {tmp_path / 'here'}" in output(
         capsys, "claim", "dualmap", "--data", str(tmp_path / "here"), code=2
     )
 
 
 def test_what_cannot_be_tried_says_why(capsys: pytest.CaptureFixture[str]) -> None:
-    said = told(capsys, "claim", "mooncake", code=2)
-    assert find.claim("mooncake").lacking in said
+    text = output(capsys, "claim", "mooncake", code=2)
+    assert find.claim("mooncake").lacking in text
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "expected"),
     [
         (["--quick", "--save"], "--save: a quick run is no result to keep"),
         (["--json", "/dev/null/x.json"], "--json /dev/null/x.json: cannot be written"),
         (["--out", "/dev/null/x"], "--out /dev/null/x: cannot be written"),
     ],
 )
-def test_mistakes_are_found_before_any_work(argv: Any, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert said in told(capsys, "claim", QUICK, *argv, code=2)
+def test_mistakes_are_found_before_any_work(argv: Any, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert expected in output(capsys, "claim", QUICK, *argv, code=2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import Any
 
 import pytest
@@ -13,16 +12,13 @@ from poise.claims.bench import Bench
 from poise.claims.claim import Claim
 from poise.claims.experiments.sweep import measure
 from poise.core.errors import UserError
+from tests.claims.made import HEAD, changed
 
-TEXT = """
-system = "Mine"
-paper = {year = 2024, trust = "text", group = "caches"}
+TEXT = (
+    HEAD
+    + """
 slot = "router"
-policies = ["round_robin"]
-published = "sooner"
 conditions = "two devices"
-here = "the same"
-seeds = 3
 
 [setting]
 cluster.pools = [{device = "A100", model = "llama-3.1-8b", replicas = 2}]
@@ -59,15 +55,12 @@ asks = "grows with load"
 paper = "nothing is said"
 test = {growth = "blind", figure = "ttft_s.mean + e2e_s.mean", above = 1}
 """
+)
 
 
 def claim(*changes: tuple[str, str]) -> Claim:
     """The claim above with some of its text changed."""
-    text = TEXT
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    return Claim.model_validate(tomllib.loads(text))
+    return changed(TEXT, *changes)
 
 
 def found(about: Claim, **options: Any) -> dict[str, Any]:
@@ -96,12 +89,12 @@ def test_it_is_what_python_would_run() -> None:
 
 
 def test_what_a_test_asks_is_measured() -> None:
-    told = found(claim())
-    first, last = told["times"]
-    assert len(told["ahead"]) == 2  # a lead at each place
-    assert told["peak"] == [max(told["times"], key=lambda each: each.value)]
-    assert told["rise"] == [pytest.approx(last.value / first.value)]
-    (grown,) = told["growth"]
+    answers = found(claim())
+    first, last = answers["times"]
+    assert len(answers["ahead"]) == 2  # a lead at each place
+    assert answers["peak"] == [max(answers["times"], key=lambda each: each.value)]
+    assert answers["rise"] == [pytest.approx(last.value / first.value)]
+    (grown,) = answers["growth"]
     assert isinstance(grown, Ratio) and grown.value is not None and grown.value > 1
 
 
@@ -117,22 +110,22 @@ def test_more_seeds_are_drawn_on_request() -> None:
 
 def test_programs_of_sessions_are_a_figure_too() -> None:
     sessions = ("replicas = 2}]", "replicas = 2}]\nworkload.sessions = {turns = 3, think_s = 1.0}")
-    told = found(claim(sessions, ('"e2e_s.mean"', '"program_s.mean"')))
-    assert all(each.value is not None for each in (*told["ahead"], *told["times"]))
+    answers = found(claim(sessions, ('"e2e_s.mean"', '"program_s.mean"')))
+    assert all(each.value is not None for each in (*answers["ahead"], *answers["times"]))
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ('"least_requests"', '"fewest"', "setting and compare.seeing: policies.router: 'fewest' is no router"),
         ("prompt_tokens = 500", "prompt_token = 500", "prompt_token: unknown key; did you mean prompt_tokens?"),
         ('"workload.poisson.rate"', '"workload.poisson.rte"', "workload.poisson.rte: unknown key; did you mean rate?"),
     ],
 )
-def test_a_mistake_names_the_field(old: str, new: str, said: str) -> None:
+def test_a_mistake_names_the_field(old: str, new: str, message: str) -> None:
     with pytest.raises(UserError) as error:
         found(claim((old, new)))
-    assert said in str(error.value) and "\n" not in str(error.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
 def test_each_place_may_change_more_than_one_value() -> None:

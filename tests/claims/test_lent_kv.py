@@ -60,11 +60,11 @@ def test_the_smallest_batch_is_offered_the_emptiest() -> None:
     ],
     ids=["borrows itself", "is full", "has need of it"],
 )
-def test_nobody_lends_who(other: Status) -> None:
+def test_other_replicas_do_not_lend(other: Status) -> None:
     assert Greedy(step_s, 100, 4).plan([Status(1, 60, 60, 80, 20.0), other]) == []
 
 
-def test_nobody_borrows_who_lends_or_has_enough() -> None:
+def test_a_replica_that_lends_or_has_enough_does_not_borrow() -> None:
     planner = Greedy(step_s, 100, 4)
     idle = Status(1, 10, 10, 0, 0.0)
     assert planner.plan([Status(1, 60, 60, 80, 20.0, lends=True), idle]) == []

@@ -92,7 +92,7 @@ def test_all_of_a_slot_or_a_group_are_found() -> None:
 
 
 @pytest.mark.parametrize("text", ["gpipee", "", "9999.99999"])
-def test_what_there_is_not_is_said_with_the_nearest(text: str) -> None:
+def test_what_there_is_not_is_answered_with_the_nearest(text: str) -> None:
     with pytest.raises(
         UserError, match=r"is no name, arXiv id, slot or group of a system; (did you mean gpipe|groups)"
     ):
@@ -111,6 +111,6 @@ def test_a_schedule_says_where_it_is_and_that_no_claim_is_made() -> None:
     assert standing(one("gpipe")) == NO_CLAIM
 
 
-def test_what_is_not_built_is_told_plainly() -> None:
+def test_what_is_not_built_is_stated_plainly() -> None:
     assert shown("bytescale").endswith("Not built.\n")
     assert standing(one("bytescale")) == NOT_BUILT

@@ -78,9 +78,9 @@ def test_values_are_those_of_the_function() -> None:
     found = measured()
     answers = {each.key: each for each in found.answers}
     assert answers["more"].values == pytest.approx((16.0, 16.0))
-    assert answers["more"].told == "16 at 1,000, 16 at 2,000"
+    assert answers["more"].text == "16 at 1,000, 16 at 2,000"
     assert answers["grows"].values is True
-    assert answers["grows"].told.startswith("GQA: ")
+    assert answers["grows"].text.startswith("GQA: ")
     assert answers["off"].values == pytest.approx((decode_intensity(made(Model, "llama-3.1-405b")) / 15 - 1,))
     seconds, times = found.curves
     device = made(Device, {"like": "B200", "memory_bw": 4e12})
@@ -129,7 +129,7 @@ def test_the_example_of_the_page_is_one() -> None:
     about = Claim.model_validate(tomllib.loads(head + example))
     found = measure(about, Bench(about, quick=True))
     assert [each.values for each in found.answers] == [pytest.approx((2.667 / 2.67, 1, 14.222 / 14.2), rel=1e-3)]
-    assert found.answers[0].told == "0.9988 at 2, 1 at 4, 1.002 at 8"
+    assert found.answers[0].text == "0.9988 at 2, 1 at 4, 1.002 at 8"
     assert {*found.curves[0].lines} == {"here", "published"}
 
 

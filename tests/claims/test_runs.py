@@ -19,16 +19,13 @@ from poise.claims.experiments.runs import measure
 from poise.claims.experiments.setting import built, scenario
 from poise.core.errors import UserError
 from poise.policies.batch.chunked import Chunked
+from tests.claims.made import HEAD, changed
 
-TEXT = """
-system = "Mine"
-paper = {year = 2024, trust = "text", group = "caches"}
+TEXT = (
+    HEAD
+    + """
 slot = "batcher"
-policies = ["round_robin"]
-published = "sooner"
 conditions = "one device"
-here = "the same"
-seeds = 3
 
 [setting]
 slo.ttft_s = 0.4
@@ -62,15 +59,12 @@ asks = "as many"
 paper = "nothing is said"
 test = {value = "max(once.span_s) > 0", shows = "mean(once.short.ttft_s.p50)"}
 """
+)
 
 
 def claim(*changes: tuple[str, str]) -> Claim:
     """The claim above with some of its text changed."""
-    text = TEXT
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    return Claim.model_validate(tomllib.loads(text))
+    return changed(TEXT, *changes)
 
 
 def seen(about: Claim, label: str = "small", **changes: Any) -> Seen:
@@ -106,7 +100,7 @@ def test_formulas_are_answered_and_curves_drawn_with_a_line_for_each_label() -> 
     found = measure(about, Bench(about))
     gain, plain = found.answers
     assert isinstance(gain.values, tuple) and len(gain.values) == 2
-    assert plain.values is True and float(plain.told) > 0
+    assert plain.values is True and float(plain.text) > 0
     first, share = found.curves
     assert (first.kind, share.kind) == ("seconds", "share")
     assert [[point.x for point in line] for line in first.lines.values()] == [[4, 8]] * 2
@@ -169,7 +163,7 @@ def test_a_figure_that_there_is_not_is_named(path: str) -> None:
         (('vary = "workload.poisson.rate"\n', ""), "changes nothing along its axis"),
     ],
 )
-def test_a_mistake_is_told(change: tuple[str, str], rule: str) -> None:
+def test_a_mistake_is_reported(change: tuple[str, str], rule: str) -> None:
     with pytest.raises(ValueError, match=rule):
         claim(change)
 

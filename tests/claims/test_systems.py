@@ -39,8 +39,8 @@ def test_a_claim_is_well_formed(name: str) -> None:
     for policy in claim.others:
         assert find.policy_file(policy).is_file()
     assert claim.paper.year <= date.today().year + 1  # a claim is of a paper that was published
-    for said in (claim.published, claim.conditions, claim.here, claim.lacking):
-        assert not said.endswith(".")
+    for expected in (claim.published, claim.conditions, claim.here, claim.lacking):
+        assert not expected.endswith(".")
     compared: dict[str, schema.SweepSection | schema.CapacitySection] = {
         **claim.sweeps, **claim.capacities, **claim.runs,
     }  # fmt: skip
@@ -94,16 +94,16 @@ def test_results_belong_to_systems() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_result_holds_figures_and_nothing_that_the_claim_says(file: Path) -> None:
-    told = json.loads(file.read_text(encoding="utf-8"))
-    kept = record.read(told)
+    result = json.loads(file.read_text(encoding="utf-8"))
+    kept = record.read(result)
     assert record.compact(kept.kept()) == file.read_text(encoding="utf-8")  # nothing added, changed or left out
-    assert not told["quick"]
-    assert told["cpu_s"] >= 0  # closed forms take less than is told
-    date.fromisoformat(told["date"])
-    assert set(told["headlines"]) == set(find.claim(kept.name).headline)
-    said = file.read_text(encoding="utf-8")
+    assert not result["quick"]
+    assert result["cpu_s"] >= 0  # closed forms take less than is told
+    date.fromisoformat(result["date"])
+    assert set(result["headlines"]) == set(find.claim(kept.name).headline)
+    text = file.read_text(encoding="utf-8")
     for criterion in find.claim(kept.name).criteria.values():
-        assert json.dumps(criterion.asks, ensure_ascii=False) not in said
+        assert json.dumps(criterion.asks, ensure_ascii=False) not in text
     for curve in kept.findings.curves:
         assert all(len(points) > 0 for points in curve.lines.values())
         show.figures(curve)

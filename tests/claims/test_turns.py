@@ -17,7 +17,7 @@ def test_one_request_is_in_time_exactly_if_its_steps_are_short_enough() -> None:
     assert in_time([Pace(0.26, 0.0, 0.9)], [[3.0]], 5, LIMITS) == (1, 1), "0.1 s ahead, of which 0.04 are lost"
 
 
-def test_nobody_asks() -> None:
+def test_without_requests_none_is_in_time() -> None:
     assert in_time([Pace(0.1, 0.0, 0.1)], [[]], 5, LIMITS) == (0, 0)
 
 

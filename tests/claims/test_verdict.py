@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from poise.claims.claim import Criterion, Outcome, verdict
 
 YES, NO, WHO_KNOWS = True, False, None
-ASKED = Criterion(asks="more", paper="twice as much")
+MORE = Criterion(asks="more", paper="twice as much")
 
 
 def outcomes(headlines: Any, others: Any = ()) -> list[Outcome]:
-    told = [(met, True) for met in headlines] + [(met, False) for met in others]
-    return [Outcome(str(key), ASKED, headline, "", met) for key, (met, headline) in enumerate(told)]
+    results = [(met, True) for met in headlines] + [(met, False) for met in others]
+    return [Outcome(str(key), MORE, headline, "", met) for key, (met, headline) in enumerate(results)]
 
 
 @pytest.mark.parametrize(
-    ("headlines", "others", "said", "lacking"),
+    ("headlines", "others", "expected", "lacking"),
     [
         ([YES], [], "holds", "holds"),
         ([YES, YES], [YES], "holds", "holds"),
@@ -37,8 +37,8 @@ def outcomes(headlines: Any, others: Any = ()) -> list[Outcome]:
         ([], [YES], "not tested here", "not tested here"),
     ],
 )
-def test_table(headlines: Any, others: Any, said: str, lacking: str) -> None:
-    assert verdict(outcomes(headlines, others)) == said
+def test_table(headlines: Any, others: Any, expected: str, lacking: str) -> None:
+    assert verdict(outcomes(headlines, others)) == expected
     assert verdict(outcomes(headlines, others), "its devices") == lacking
 
 
@@ -47,11 +47,11 @@ some = st.lists(st.sampled_from([YES, NO, WHO_KNOWS]), max_size=5)
 
 @given(some, some, st.sampled_from(["", "its devices"]))
 def test_properties(headlines: Any, others: Any, lacking: str) -> None:
-    told = outcomes(headlines, others)
-    said = verdict(told, lacking)
-    assert said == verdict(told[::-1], lacking)  # the order says nothing
-    assert (said == "holds") == (bool(headlines) and all([*headlines, *others]))
-    if said == "does not hold":  # only under the paper's conditions
+    judged = outcomes(headlines, others)
+    text = verdict(judged, lacking)
+    assert text == verdict(judged[::-1], lacking)  # the order says nothing
+    assert (text == "holds") == (bool(headlines) and all([*headlines, *others]))
+    if text == "does not hold":  # only under the paper's conditions
         assert not any(headlines) and False in headlines and not lacking
-    if said == "holds in part":
+    if text == "holds in part":
         assert any(headlines) and not all([*headlines, *others])

@@ -41,11 +41,11 @@ class Hasty:
 
     def __init__(self, wait: int) -> None:
         self.after = wait
-        self.asked: Counter[int] = Counter()
+        self.calls: Counter[int] = Counter()
 
     def wait(self, request: RequestView, replica: int, cluster: ClusterView) -> int:
-        self.asked[request.id] += 1
-        return self.after * (request.id % 3) if self.asked[request.id] <= 4 else 0
+        self.calls[request.id] += 1
+        return self.after * (request.id % 3) if self.calls[request.id] <= 4 else 0
 
     def hedge(
         self, request: RequestView, replica: int, able: Sequence[int], cluster: ClusterView, chance: Chance

@@ -16,9 +16,9 @@ keys = st.integers(0, 2**40)
 questions = st.lists(st.tuples(words, keys), min_size=1, max_size=8)
 
 
-def answers(chance: Chance, asked: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+def answers(chance: Chance, questions: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
     given_: dict[tuple[str, int], int] = {}
-    for purpose, key in asked:
+    for purpose, key in questions:
         chance.key = key
         given_[purpose, key] = chance.bits(purpose)
     return given_
@@ -30,10 +30,10 @@ def chi_square(counts: Counter[int], cells: int) -> float:
 
 
 @given(st.integers(0, 2**64), questions, st.randoms())
-def test_the_order_of_questions_changes_no_answer(seed: int, asked: list[tuple[str, int]], rng: Random) -> None:
-    shuffled = asked * 2
+def test_the_order_of_questions_changes_no_answer(seed: int, found: list[tuple[str, int]], rng: Random) -> None:
+    shuffled = found * 2
     rng.shuffle(shuffled)
-    assert answers(Chance(seed), asked) == answers(Chance(seed), shuffled)
+    assert answers(Chance(seed), found) == answers(Chance(seed), shuffled)
 
 
 @given(st.integers(0, 2**32), st.integers(0, 2**32), keys, words)

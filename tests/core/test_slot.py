@@ -35,7 +35,7 @@ def test_every_folder_of_policies_is_a_slots() -> None:
     assert sorted(folders) == sorted([*(slot.verb for slot in SLOTS.values()), "kit"])
 
 
-def test_every_hook_is_asked_for_somewhere() -> None:
+def test_every_hook_is_called_somewhere() -> None:
     """A name in the table that nothing outside the policies reads would be a hook that is never called."""
     text = "".join(
         file.read_text(encoding="utf-8")
@@ -50,10 +50,10 @@ def test_every_hook_is_asked_for_somewhere() -> None:
 
 @given(cases())
 @settings(max_examples=10)
-def test_a_slot_is_asked_upon_the_events_that_the_table_names(case: Case) -> None:
+def test_a_slot_is_called_upon_the_events_that_the_table_names(case: Case) -> None:
     world = case.build(one_step=False, check=False, trace=Trace())
     now: list[Any] = [None]
-    asked: set[tuple[str, Any]] = set()
+    requests: set[tuple[str, Any]] = set()
     with pytest.MonkeyPatch.context() as patch:
         for control in world.gateways.controls:
             patch.setattr(control, "handle", _noting(control.handle, now))
@@ -61,29 +61,29 @@ def test_a_slot_is_asked_upon_the_events_that_the_table_names(case: Case) -> Non
                 held = control.own[slot]
                 for policy in held if isinstance(held, tuple) else (held,):
                     if policy is not None:
-                        _listen(patch, slot, type(policy), lambda slot: asked.add((slot, now[0])))
+                        _listen(patch, slot, type(policy), lambda slot: requests.add((slot, now[0])))
         world.simulate()
-    assert all(event in SLOTS[slot].hears for slot, event in asked), asked
+    assert all(event in SLOTS[slot].hears for slot, event in requests), requests
     assert {event for slot in SLOTS.values() for event in slot.hears} < set(_HANDLERS)
 
 
 def _noting(handle: Any, now: list[Any]) -> Any:
-    def told(event: Any) -> Any:
+    def handled(event: Any) -> Any:
         now[0] = type(event)
         return handle(event)
 
-    return told
+    return handled
 
 
 def _listen(patch: pytest.MonkeyPatch, slot: str, kind: type, note: Any) -> None:
     method = SLOTS[slot].verb
     inner = getattr(kind, method)
 
-    def asked(self: Any, *given: Any) -> Any:
+    def called(self: Any, *given: Any) -> Any:
         note(slot)
         return inner(self, *given)
 
-    patch.setattr(kind, method, asked)
+    patch.setattr(kind, method, called)
 
 
 def _slips(name: str) -> set[str]:
@@ -156,7 +156,7 @@ def test_policies_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("slot", "wrong", "said"),
+    ("slot", "wrong", "message"),
     [
         ("router", 3, "router is 3, which has no method 'route'"),
         ("router", LeastRequests, r"give an object of it, as in LeastRequests\(\)"),
@@ -165,8 +165,8 @@ def test_policies_by_name() -> None:
         ("batcher", {"a": {}, "b": {}}, "names no policy; give NAME"),
     ],
 )
-def test_what_cannot_fill_a_slot_is_refused(slot: str, wrong: Any, said: str) -> None:
-    with pytest.raises((PolicyError, ScenarioError), match=said):
+def test_what_cannot_fill_a_slot_is_refused(slot: str, wrong: Any, message: str) -> None:
+    with pytest.raises((PolicyError, ScenarioError), match=message):
         Policies(**{slot: wrong})
 
 

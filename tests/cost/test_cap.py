@@ -80,8 +80,8 @@ def test_decodes_bound_by_memory_lose_nothing_until_the_cap_reaches_them() -> No
 
 def test_provenance_says_which_clocks() -> None:
     assert "clocks" not in CAPPED["measured"][0].describe()
-    told = CAPPED["measured"][2].describe()
-    assert told["power_cap_w"] == 455.0 and told["clocks"] == (POWER.clock(0.65, POWER.prefill), 1.0)
+    description = CAPPED["measured"][2].describe()
+    assert description["power_cap_w"] == 455.0 and description["clocks"] == (POWER.clock(0.65, POWER.prefill), 1.0)
 
 
 def test_caps_that_cannot_be() -> None:

@@ -43,7 +43,7 @@ def made(*names: str) -> Termed:
 
 
 @cache
-def told(*names: str) -> dict[Pool, list[object]]:
+def served(*names: str) -> dict[Pool, list[object]]:
     """Steps and KV blocks of each pool that the terms can serve."""
     cost, found = made(*names), {}
     for pool in POOLS:
@@ -70,23 +70,23 @@ ALLOWED = [pair for pair in permutations(terms.names(), 2) if not refusal(*pair)
 @pytest.mark.parametrize("pair", ALLOWED, ids="-".join)
 def test_no_term_goes_unheard(pair: tuple[str, str]) -> None:
     """Where two are let through, some pool that both can serve is another one without either."""
-    both = told(*pair)
+    both = served(*pair)
     for name in pair:
-        alone = told(name)
+        alone = served(name)
         assert not both or any(alone.get(pool) != answers for pool, answers in both.items()), name
 
 
 @pytest.mark.parametrize("pair", [*combinations(terms.names(), 2)], ids="-".join)
 def test_what_is_advised_helps(pair: tuple[str, str]) -> None:
     """Who is told to change the order is let through then; who is told to keep one is told so in both orders."""
-    said = [refusal(*pair), refusal(*reversed(pair))]
-    kept = ["keep one of them" in each for each in said]
+    message = [refusal(*pair), refusal(*reversed(pair))]
+    kept = ["keep one of them" in each for each in message]
     assert all(kept) or not any(kept)
-    assert kept[0] or not all(said), said
+    assert kept[0] or not all(message), message
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
+    ("names", "expected"),
     [
         (("moe_gen", "seesaw"), "terms MoeGen and Seesaw both say what each device does and how much KV"),
         (("diagonal_batching", "kv_runahead"), "DiagonalBatching and KvRunahead both say how prompts are computed"),
@@ -98,8 +98,8 @@ def test_what_is_advised_helps(pair: tuple[str, str]) -> None:
         (("nanoflow", "token_weave", "seesaw"), "NanoFlow and TokenWeave both hide the time of links; keep one"),
     ],
 )
-def test_what_is_said(names: tuple[str, ...], said: str) -> None:
-    assert said in refusal(*names)
+def test_refusals_name_both_terms(names: tuple[str, ...], expected: str) -> None:
+    assert expected in refusal(*names)
 
 
 def test_a_term_that_says_nothing_goes_beside_all() -> None:

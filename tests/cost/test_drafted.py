@@ -61,8 +61,8 @@ def test_prompts_beside_decodes_cost_what_they_did() -> None:
 
 
 def test_it_says_what_it_is() -> None:
-    told = drafted(1).describe()
-    assert (told["drafts"], told["tokens_a_step"]) == (1, 1.8)
+    description = drafted(1).describe()
+    assert (description["drafts"], description["tokens_a_step"]) == (1, 1.8)
     assert (drafted(1).kv_bytes(7), drafted(1).window) == (INNER.kv_bytes(7), INNER.window)
     assert drafted(1).swap(1 << 20) == INNER.swap(1 << 20)
 

@@ -61,7 +61,7 @@ def test_a_file_gives_the_same_numbers(tmp_path_factory: pytest.TempPathFactory,
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "is no JSON"),
         ("[]", "is no fitted cost"),
@@ -71,13 +71,13 @@ def test_a_file_gives_the_same_numbers(tmp_path_factory: pytest.TempPathFactory,
         (None, "coefficients.pair_s: -1 must be a number of at least 0"),
     ],
 )
-def test_files_that_hold_no_cost(text: str | None, said: str, tmp_path: Path) -> None:
+def test_files_that_hold_no_cost(text: str | None, message: str, tmp_path: Path) -> None:
     path = tmp_path / "cost.json"
     save_fitted(LINES, path)
-    told: dict[str, Any] = json.loads(path.read_text())
-    told["coefficients"]["pair_s"] = -1
-    path.write_text(json.dumps(told) if text is None else text)
-    with pytest.raises(ScenarioError, match=said):
+    result: dict[str, Any] = json.loads(path.read_text())
+    result["coefficients"]["pair_s"] = -1
+    path.write_text(json.dumps(result) if text is None else text)
+    with pytest.raises(ScenarioError, match=message):
         load_fitted(path)
     with pytest.raises(ScenarioError, match=r"none\.json: cannot be read"):
         load_fitted(tmp_path / "none.json")

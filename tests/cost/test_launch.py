@@ -32,9 +32,9 @@ def test_equal_kernels_in_closed_form(count: int, lasting: float, launch: float)
 
 def test_tklqt_is_flat_until_the_transition_and_rises_after_it() -> None:
     """300 kernels at 5 µs: a floor of 1.5 ms; a kernel of batch b lasts 0.1·b µs, so 50 is the transition."""
-    told = {batch: played([1e-7 * batch] * 300, 5e-6) for batch in (1, 10, 49, 60, 100)}
-    assert told[1].tklqt_s == pytest.approx(told[49].tklqt_s)
-    assert told[49].tklqt_s < told[60].tklqt_s < told[100].tklqt_s
+    found = {batch: played([1e-7 * batch] * 300, 5e-6) for batch in (1, 10, 49, 60, 100)}
+    assert found[1].tklqt_s == pytest.approx(found[49].tklqt_s)
+    assert found[49].tklqt_s < found[60].tklqt_s < found[100].tklqt_s
     assert floor_s(300, 5e-6) == pytest.approx(1.5e-3)
     assert floor_s(1200, 5e-6) == pytest.approx(6e-3)
     assert transition(lambda batch: 300 * 1e-7 * batch, 300, 5e-6) in (50, 51), "to rounding"

@@ -172,18 +172,18 @@ def test_the_nearest_relative_is_of_the_same_generation() -> None:
 def test_the_engines_own_table_serves_unless_it_is_no_kernel_to_serve_by() -> None:
     built = {name: Measured().build(Pool(LLAMA_8B, KNOWN, engine=Engine(name=name))) for name in ("vllm", "sglang")}
     for name, estimator in built.items():
-        told = estimator.describe()["tables"]
-        assert isinstance(told, dict)
-        assert name in told["gemm bf16"]["table"]
+        description = estimator.describe()["tables"]
+        assert isinstance(description, dict)
+        assert name in description["gemm bf16"]["table"]
 
 
 def test_describe_tells_tables_errors_sources_and_the_rest() -> None:
-    told = json.loads(json.dumps(Measured(cpu_step_s=0.001).build(Pool(DEEPSEEK_V3, H100, tensor=8)).describe()))
-    assert told["estimator"] == "measured"
-    assert {"moe bf16", "mla_decode bf16", "gemm bf16"} <= set(told["tables"])
-    assert all(each["table"] and each["error"]["median"] > 0 and each["borrowed"] for each in told["tables"].values())
-    assert any("Apache-2.0" in source for source in told["about"]["sources"])
-    assert told["efficiencies"]["cpu_step_s"]["source"] == "given by the user"
+    result = json.loads(json.dumps(Measured(cpu_step_s=0.001).build(Pool(DEEPSEEK_V3, H100, tensor=8)).describe()))
+    assert result["estimator"] == "measured"
+    assert {"moe bf16", "mla_decode bf16", "gemm bf16"} <= set(result["tables"])
+    assert all(each["table"] and each["error"]["median"] > 0 and each["borrowed"] for each in result["tables"].values())
+    assert any("Apache-2.0" in source for source in result["about"]["sources"])
+    assert result["efficiencies"]["cpu_step_s"]["source"] == "given by the user"
 
 
 def test_the_shipped_tables_are_small() -> None:
@@ -199,10 +199,10 @@ def test_a_file_without_tables_is_refused_by_name(tmp_path: Path, text: str) -> 
 
 
 def test_a_file_that_lacks_a_kind_says_which(tmp_path: Path) -> None:
-    told = json.loads(SHIPPED.read_text(encoding="utf-8"))
-    told["tables"] = [row for row in told["tables"] if row["kind"] != "decode"]
+    result = json.loads(SHIPPED.read_text(encoding="utf-8"))
+    result["tables"] = [row for row in result["tables"] if row["kind"] != "decode"]
     path = tmp_path / "tables.json"
-    path.write_text(json.dumps(told), encoding="utf-8")
+    path.write_text(json.dumps(result), encoding="utf-8")
     with pytest.raises(ScenarioError, match=r"no table of decode"):
         Measured(tables=str(path)).build(Pool(LLAMA_8B, H100))
 
@@ -265,7 +265,7 @@ def test_large_products_in_fp8_take_the_engines_own_kernel_where_small_ones_do_n
     assert (small.table.framework == "trtllm", large.table.framework == "trtllm") == (False, True)
 
 
-def test_an_operator_is_asked_by_the_kernel_of_its_octave() -> None:
+def test_an_operator_is_predicted_by_the_kernel_of_its_octave() -> None:
     probes = [(2.0**at, 4096.0, 4096.0) for at in range(8)]
     slices = [c.slice(1, 4096.0, 4096.0) for c in TABLES.tried("gemm", device("H100"), "fp8", "trtllm", probes)]
     tried = Tried(slices)
@@ -328,7 +328,7 @@ def test_a_new_devices_kernel_is_known_by_its_name_or_taken_for_a_usual_one() ->
 
 
 @pytest.mark.parametrize(
-    ("engine", "data", "told"),
+    ("engine", "data", "expected"),
     [
         ("sglang", 32, {"moe_ep fp8_block deepepmoe graph", "moe_ep fp8_block deepepmoe", "dispatch bf16"}),
         ("sglang", 8, {"moe fp8_block"}),
@@ -338,7 +338,7 @@ def test_a_new_devices_kernel_is_known_by_its_name_or_taken_for_a_usual_one() ->
     ],
 )
 def test_experts_that_are_sent_their_tokens_and_whole_attention_have_tables(
-    engine: str, data: int, told: set[str]
+    engine: str, data: int, expected: set[str]
 ) -> None:
     machine = device("H200" if data <= 8 else "GB200")  # recipes have SGLang send tokens over several hosts only
     expert = max(8, data)
@@ -346,8 +346,8 @@ def test_experts_that_are_sent_their_tokens_and_whole_attention_have_tables(
     pool = pool if data > 1 else replace(pool, tensor=8)
     found = Measured().build(pool).describe()["tables"]
     assert isinstance(found, dict)
-    assert told <= set(found)
-    assert ("moe_ep" in " ".join(found)) == ("moe_ep" in " ".join(told))
+    assert expected <= set(found)
+    assert ("moe_ep" in " ".join(found)) == ("moe_ep" in " ".join(expected))
     assert ("mla_prefill_module fp8_block" in found) == (engine != "sglang")  # SGLang's was measured without graphs
 
 

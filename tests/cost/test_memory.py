@@ -128,14 +128,14 @@ def test_requests_of_a_stated_length_fill_the_device(pool: Pool, memory: int, le
 def test_what_an_error_suggests_fits_and_nothing_smaller_does(pool: Pool) -> None:
     with pytest.raises(CapacityError) as caught:
         kv_blocks(pool)
-    told = str(caught.value)
-    assert "\n" not in told
-    tensor = re.search(r"what fits: tensor (\d+)", told)
+    message = str(caught.value)
+    assert "\n" not in message
+    tensor = re.search(r"what fits: tensor (\d+)", message)
     assert tensor
     assert kv_blocks(replace(pool, tensor=int(tensor[1]))) > 0
     with pytest.raises(CapacityError):
         kv_blocks(replace(pool, tensor=int(tensor[1]) // 2))
-    size = re.search(r"a device of ([\d.]+) GB", told)
+    size = re.search(r"a device of ([\d.]+) GB", message)
     assert size
     enough = round(float(size[1]) * 1e9)
     assert kv_blocks(replace(pool, device=replace(pool.device, memory_bytes=enough))) > 0
@@ -152,8 +152,8 @@ def test_fp8_weights_are_suggested_where_they_fit() -> None:
 def test_the_run_from_which_the_context_bytes_come(data_dir: Path) -> None:
     run = json.loads((data_dir / "vllm_end_to_end/rtx4090__llama-3.1-8b/meta.json").read_text())
     device = replace(PCIE, memory_bytes=run["hardware"]["device_total_memory_bytes"])
-    asked = run["engine_kwargs"]
-    engine = Engine(token_budget=asked["max_num_batched_tokens"], max_sequences=asked["max_num_seqs"])
+    arguments = run["engine_kwargs"]
+    engine = Engine(token_budget=arguments["max_num_batched_tokens"], max_sequences=arguments["max_num_seqs"])
     assert kv_blocks(Pool(LLAMA_8B, device, engine=engine)) == pytest.approx(
         run["kv_cache"]["num_gpu_blocks"], rel=0.02
     )

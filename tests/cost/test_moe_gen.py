@@ -62,10 +62,10 @@ layers = st.builds(Layer, seconds, lines, lines, st.floats(0, 1e-3), seconds, se
 @given(layers, st.integers(0, 100_000), st.floats(0, 1))
 def test_a_layer_takes_the_longest_path(layer: Layer, kv: int, on_cpu: float) -> None:
     """Once all are under way a layer of the path takes the largest of the lines, from the second layer on."""
-    said = max(line.at(kv) for line in layer.lines(on_cpu))
+    predicted = max(line.at(kv) for line in layer.lines(on_cpu))
     for first in (2, 3, 7):
         shorter, longer = (ends(path(layer, kv, on_cpu, count))[-1] for count in (first, first + 1))
-        assert longer - shorter == pytest.approx(said, abs=1e-9)
+        assert longer - shorter == pytest.approx(predicted, abs=1e-9)
     whole = ends(path(layer, kv, 0.0, 1, alone=True))[-1]
     assert max(line.at(kv) for line in layer.alone()) == pytest.approx(whole, abs=1e-9)
 

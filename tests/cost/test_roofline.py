@@ -90,11 +90,11 @@ def test_a_cover_of_the_layers_costs_the_whole_chunk_and_what_is_read_again(
 @given(models(), st.integers(0, 9), st.lists(st.tuples(tokens, st.integers(0, 5), st.integers(1, 6)), min_size=1))
 @settings(deadline=None)
 def test_layer_ranges_equal_a_walk_through_the_layers(
-    model: Model, decodes: int, asked: list[tuple[int, int, int]]
+    model: Model, decodes: int, ranges: list[tuple[int, int, int]]
 ) -> None:
     model = replace(model, window_layers=0, linear_layers=model.layers)  # no attention: only what tokens share is left
     layers, k = model.layers, derive(Pool(model, H100), Roofline(), 1.0)
-    chunks = [Chunk(new, 0, low % layers, min(layers, low % layers + span)) for new, low, span in asked]
+    chunks = [Chunk(new, 0, low % layers, min(layers, low % layers + span)) for new, low, span in ranges]
     walked = k.step + k.sequence * (decodes + len(chunks)) + k.state * decodes
     for layer in range(layers):
         passing = decodes + sum(chunk.tokens for chunk in chunks if chunk.first_layer <= layer < chunk.last_layer)
@@ -198,8 +198,8 @@ def test_swap_without_a_stated_link_says_which_field_is_missing() -> None:
 
 
 def test_describe_cites_every_coefficient_and_marks_the_users() -> None:
-    told = json.loads(json.dumps(Roofline(gemm_bf16=0.5).build(Pool(DEEPSEEK_V3, H100, tensor=8)).describe()))
-    efficiencies = told["efficiencies"]
+    result = json.loads(json.dumps(Roofline(gemm_bf16=0.5).build(Pool(DEEPSEEK_V3, H100, tensor=8)).describe()))
+    efficiencies = result["efficiencies"]
     assert efficiencies["gemm_bf16"] == {
         "value": 0.5,
         "what": "peak reached by GEMMs of ≥ 10^12 FLOP",
@@ -209,7 +209,7 @@ def test_describe_cites_every_coefficient_and_marks_the_users() -> None:
     assert set(efficiencies) == set(Roofline.__dataclass_fields__)
 
 
-ASK = """
+CODE = """
 from poise.core.estimate import Chunk, StepShape
 from poise.core.model import Linear, Mla, Model, Moe
 from poise.core.spec import Device, Engine, Lane, Pool
@@ -224,14 +224,14 @@ for pool in {pools!r}:
 
 
 def test_two_processes_with_different_hash_seeds_agree() -> None:
-    asked = [
+    wanted = [
         Pool(DEEPSEEK_V3, H100, tensor=8, data=2, expert=16, weights="fp8"),
         Pool(GEMMA, H100),
         Pool(HYBRID, H100, tensor=4),
     ]
-    told = [
+    printed = [
         subprocess.run(
-            [sys.executable, "-c", ASK.format(pools=asked)],
+            [sys.executable, "-c", CODE.format(pools=wanted)],
             env=os.environ | {"PYTHONHASHSEED": seed},
             capture_output=True,
             text=True,
@@ -239,4 +239,4 @@ def test_two_processes_with_different_hash_seeds_agree() -> None:
         ).stdout
         for seed in ("1", "2")
     ]
-    assert told[0] == told[1] != ""
+    assert printed[0] == printed[1] != ""

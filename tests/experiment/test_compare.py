@@ -39,7 +39,7 @@ def test_seeds_that_change_nothing_are_no_interval() -> None:
     assert found.interval("slope 1", "cost").half is None and found.best(1.0).winner is None
 
 
-def test_unknown_names_are_said() -> None:
+def test_unknown_names_are_reported() -> None:
     found = compare(experiment())
     with pytest.raises(UserError, match="no result of 'slope 9' at setting 1; give one of slope 1, slope 2, slope 3"):
         found.interval("slope 9", "cost")
@@ -67,14 +67,14 @@ def test_a_search_closes_in_on_where_each_case_breaks_down() -> None:
         assert found.thresholds[f"slope {slope}"].at == pytest.approx((7.5 - rest) / slope, rel=0.02)
 
 
-@pytest.mark.parametrize(("back", "said"), [([1, 2, 2], "2 came back"), ([1, 7], "7 came back")])
-def test_a_cell_that_comes_twice_or_unasked_is_a_fault(back: list[int], said: str) -> None:
+@pytest.mark.parametrize(("back", "message"), [([1, 2, 2], "2 came back"), ([1, 7], "7 came back")])
+def test_a_cell_that_comes_twice_or_was_not_requested_is_a_fault(back: list[int], message: str) -> None:
     class Careless:
         def work(self, tasks: Any, done: Any) -> None:
             for each in back:
                 done(each)
 
-    with pytest.raises(PoiseError, match=said):
+    with pytest.raises(PoiseError, match=message):
         fill("cells", [1, 2], lambda key: False, iter, Careless(), lambda came: came, silent)  # type: ignore[arg-type]
 
 

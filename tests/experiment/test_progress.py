@@ -15,7 +15,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_nothing_is_drawn_where_nobody_looks() -> None:
+def test_nothing_is_drawn_without_a_terminal() -> None:
     file = io.StringIO()
     with Bars(file, clock=iter([0.0, 100.0]).__next__) as bars:
         bars("round_robin", 1, 10)

@@ -44,17 +44,17 @@ def test_the_grid_is_cases_by_settings_by_seeds() -> None:
 
 @pytest.mark.parametrize("workers", [Workers(2), pytest.param(Workers(ray="local"), marks=RAY)])
 def test_who_does_the_work_changes_nothing(workers: Workers) -> None:
-    told: list[int] = []
-    same(compare(experiment(), workers=workers, progress=lambda label, done, total: told.append(done)))
-    assert told == list(range(25))  # every cell comes back once
+    seen: list[int] = []
+    same(compare(experiment(), workers=workers, progress=lambda label, done, total: seen.append(done)))
+    assert seen == list(range(25))  # every cell comes back once
 
 
 @pytest.mark.parametrize("workers", [Workers(2), pytest.param(Workers(ray="local"), marks=RAY)])
 def test_a_killed_worker_changes_nothing(workers: Workers, tmp_path: Path) -> None:
-    mark, told = tmp_path / "mark", []
-    asked = experiment(fragile, mark=str(mark), kills=3)
-    same(compare(asked, workers=workers, progress=lambda label, done, total: told.append(done)))
-    assert mark.exists() and told == list(range(25))
+    mark, seen = tmp_path / "mark", []
+    wanted = experiment(fragile, mark=str(mark), kills=3)
+    same(compare(wanted, workers=workers, progress=lambda label, done, total: seen.append(done)))
+    assert mark.exists() and seen == list(range(25))
 
 
 def test_what_kills_every_worker_is_given_up() -> None:
@@ -78,7 +78,7 @@ def test_a_worker_takes_no_lock_with_which_it_could_be_killed() -> None:
     assert found == [[]] * 3
 
 
-def test_what_cannot_travel_is_said() -> None:
+def test_what_cannot_travel_is_reported() -> None:
     with pytest.raises(UserError, match="define it at the top of a module, or give one job"):
         compare(experiment(lambda case, seed: {}), workers=Workers(2))
 

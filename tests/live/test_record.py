@@ -32,9 +32,9 @@ def a_recorder(path: Path, **options: Any) -> Recorder:
 
 
 def a_request(number: int) -> list[Any]:
-    asked = RequestView(number, 10 * number, 100, ids=(1 << 63, number), ends=(64, 100))
+    request = RequestView(number, 10 * number, 100, ids=(1 << 63, number), ends=(64, 100))
     return [
-        Arrived(10 * number, asked),
+        Arrived(10 * number, request),
         Dispatch(number, 1, 1),
         FirstToken(10 * number + 5, number, 1),
         Finished(10 * number + 9, number, 7),
@@ -58,10 +58,10 @@ def test_the_two_encoders_agree_on_every_kind(kind: Any) -> None:
 
 @pytest.mark.parametrize("reason", ["\ud800", "a\u2028b\x85c\x0bd", "\x7f\x00\x1f\n\t/\\\"'", "ü€😀", "\udfff\ud800 x"])
 def test_any_reason_survives(reason: str, tmp_path: Path) -> None:
-    said = [Refused(1, 2, 3, reason), Refuse(2, reason, 5), Tick(7)]
-    assert encode(said) == b"".join(line(item).encode() + b"\n" for item in said)
+    events = [Refused(1, 2, 3, reason), Refuse(2, reason, 5), Tick(7)]
+    assert encode(events) == b"".join(line(item).encode() + b"\n" for item in events)
     recorder = a_recorder(tmp_path / "day.jsonl")
-    for item in said:
+    for item in events:
         recorder.add(item)
     recorder.close()
     text = reason.encode(errors="replace").decode()
@@ -97,12 +97,12 @@ def test_each_part_begins_with_the_whole_header_and_its_number(tmp_path: Path) -
         facts["replicas"] += 1
         recorder.flush(number)
     recorder.close()
-    told = [
+    parsed = [
         json.loads((tmp_path / name).read_text().splitlines()[0])
         for name in ("day.jsonl", "day.0001.jsonl", "day.0003.jsonl")
     ]
     same = {"schema": SCHEMA, "recording": 5, "began": {"at": 5}}
-    assert told == [
+    assert parsed == [
         {**same, "part": 0, "before": 0, "replicas": 1},
         {**same, "part": 1, "before": 1, "replicas": 2},
         {**same, "part": 3, "before": 3, "replicas": 4},
@@ -193,7 +193,7 @@ class FullDisk:
         self.file.close()
 
 
-def test_a_full_disk_stops_the_recording_and_nobody_else(tmp_path: Path) -> None:
+def test_a_full_disk_stops_the_recording_and_nothing_else(tmp_path: Path) -> None:
     recorder = a_recorder(tmp_path / "day.jsonl")
     recorder._file = FullDisk(recorder._file, 15)  # type: ignore[assignment]
     for number in range(5):
@@ -238,20 +238,20 @@ def test_a_date_in_the_name_is_no_number_of_a_part(tmp_path: Path) -> None:
 def test_columns_say_kind_instant_and_request(tmp_path: Path) -> None:
     recorder = a_recorder(tmp_path / "day.parquet")
     spec = ReplicaSpec(prefill_rate=1e5)
-    said = [
+    events = [
         *a_request(3),
         Wake(99),
         ReplicaUpdated(50, 1, spec),
         Measured(60, 55, 1, {"waiting": 2}),
         Refused(61, 3, 1, "x, [5"),
     ]
-    for item in said:
+    for item in events:
         recorder.add(item)
     recorder.close()
     table = pl.read_parquet(recorder.path)
     assert table.columns == ["kind", "at", "request", "line"]
-    assert table["kind"].to_list() == ["Header", *(type(item).__name__ for item in said)]
-    assert table["at"].to_list() == [None, *(getattr(item, "at", None) for item in said)]
+    assert table["kind"].to_list() == ["Header", *(type(item).__name__ for item in events)]
+    assert table["at"].to_list() == [None, *(getattr(item, "at", None) for item in events)]
     assert table["request"].to_list() == [None, 3, 3, 3, 3, None, None, None, 3]
     assert not recorder.path.with_suffix(".jsonl").exists()
 
@@ -272,7 +272,7 @@ def test_lines_that_are_not_columns_yet_are_read_beside_those_that_are(tmp_path:
     assert list(read.items()) == [Tick(number) for number in range(4)]
 
 
-def test_prompts_are_kept_only_where_asked_for(tmp_path: Path) -> None:
+def test_prompts_are_kept_only_where_requested(tmp_path: Path) -> None:
     for text in (False, True):
         recorder = a_recorder(tmp_path / f"{text}.jsonl", text=text)
         recorder.add_text(4, b'{"prompt": "a secret \xff"}')

@@ -207,7 +207,9 @@ def test_momentum_and_step_of_small_batches() -> None:
     assert small_batch(0.9, 0.1, 1) == (0.9, pytest.approx(0.1))
 
 
-@pytest.mark.parametrize(("replicas", "said"), [((2, 1), "have 3 ranks of 4"), ((4, 0), "of 1 or more"), ((), "ranks")])
-def test_replicas_use_all_ranks(replicas: tuple[int, ...], said: str) -> None:
-    with pytest.raises(ScheduleError, match=said):
+@pytest.mark.parametrize(
+    ("replicas", "message"), [((2, 1), "have 3 ranks of 4"), ((4, 0), "of 1 or more"), ((), "ranks")]
+)
+def test_replicas_use_all_ranks(replicas: tuple[int, ...], message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
         make("pipedream", 4, 8, replicas=replicas)

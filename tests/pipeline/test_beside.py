@@ -57,7 +57,7 @@ def test_barriers_wait_for_the_last_shard(barriers: int, ends: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
         ("0F0 0B0 0R0", r"0B0 .rank 0, slot 1. comes before 0R0"),
         ("0R0 0F0 0B0", r"0R0 .rank 0, slot 0. comes before 0F0"),
@@ -88,8 +88,8 @@ def test_barriers_wait_for_the_last_shard(barriers: int, ends: int) -> None:
         ("# way 4: 0 2\n0F0 0B0", "'# way 4: 0 2' says nothing known"),
     ],
 )  # fmt: skip
-def test_faults_are_named(rows: str, said: str) -> None:
-    with pytest.raises(ScheduleError, match=said):
+def test_faults_are_named(rows: str, message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
         check(read_text(rows))
 
 

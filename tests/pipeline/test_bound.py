@@ -88,7 +88,7 @@ def test_below_the_exact_optimum(by: str, limit: int | None) -> None:
     assert isinstance(ours, Certified) and ours.value == found.value
 
 
-def test_a_limit_that_nothing_fits_is_said() -> None:
+def test_a_limit_that_nothing_fits_is_an_error() -> None:
     with pytest.raises(ScheduleError, match=r"memory limit 0\.5 on rank 0 leaves no room for one microbatch"):
         make("poise", 2, 2, memory_limit=Fraction(1, 2))
     with pytest.raises(ScheduleError, match="3 values for 2 ranks"):

@@ -98,7 +98,7 @@ def test_swapped_receives_name_the_pair() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
         (("0F0 0B0 0F1", "1F0 1B0 1F1 1B1"), "0B1 never runs: stage 0 .rank 0. has no backward of microbatch 1"),
         (("0F0 0B0", "1F0 1B0 1F1 1B1"), "0F1 never runs"),
@@ -113,13 +113,13 @@ def test_swapped_receives_name_the_pair() -> None:
         (("0F0 2F0 2B0 0B0 0F1 2F1 2B1 0B1", "1F1 1F0 1B0 1B1"), "deadlock: .*waits for .*move"),
     ],
 )
-def test_faults_are_named(rows: tuple[str, ...], said: str) -> None:
-    with pytest.raises(ScheduleError, match=said):
+def test_faults_are_named(rows: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
         check(text(*rows))
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
         (("0F0 0SEND_F0 0RECV_B0 0B0", "1RECV_F0 1F0 1B0 1SEND_B0 1REDUCE_GRAD"), "0REDUCE_GRAD is missing on rank 0"),
         (("0F0 0SEND_F0 0RECV_B0 0REDUCE_GRAD 0B0", "1RECV_F0 1F0 1B0 1SEND_B0 1REDUCE_GRAD"), "comes before 0B0"),
@@ -133,8 +133,8 @@ def test_faults_are_named(rows: tuple[str, ...], said: str) -> None:
         (("0F0 1SEND_F0 0RECV_B0 0B0 0REDUCE_GRAD", "1RECV_F0 1F0 1B0 1SEND_B0 1REDUCE_GRAD"), "on another rank"),
     ],
 )
-def test_faulty_messages_are_named(rows: tuple[str, ...], said: str) -> None:
-    with pytest.raises(ScheduleError, match=said):
+def test_faulty_messages_are_named(rows: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
         check(text(*rows))
 
 

@@ -50,7 +50,7 @@ def test_empty_cells_wait_and_overlapping_cells_are_two() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("0F0,0X0\n", "rank 0, slot 1: '0X0' is no operation; write stage"),
         ("0F0,0F12345678901\n", "'0F12345678901' is no operation"),
@@ -59,10 +59,10 @@ def test_empty_cells_wait_and_overlapping_cells_are_two() -> None:
         ("", "without operations"),
     ],
 )
-def test_what_is_no_schedule_is_named(tmp_path: Path, content: str, said: str) -> None:
+def test_what_is_no_schedule_is_named(tmp_path: Path, content: str, message: str) -> None:
     file = tmp_path / "x.csv"
     file.write_text(content)
-    with pytest.raises(ScheduleError, match=said) as error:
+    with pytest.raises(ScheduleError, match=message) as error:
         read_csv(file)
     assert str(file) in str(error.value)
     with pytest.raises(UserError, match=r"none\.csv: cannot be read"):

@@ -189,7 +189,7 @@ def line_of_four(name: str, costs: Costs) -> Candidate:
     return Candidate(ConstraintGraph(costs.at(4, made.stages, 8), homes, 1, 1, (64,) * 4), rows, "makespan")
 
 
-def test_what_it_cannot_take_is_said() -> None:
+def test_what_it_cannot_take_is_refused() -> None:
     with pytest.raises(ScheduleError, match="by 'time'; give makespan or span"):
         make("poise", 2, 2, by="time")
     with pytest.raises(ScheduleError, match="3 copies of the weights; give 1, or 2"):

@@ -39,7 +39,7 @@ def test_chunks_are_joined_to_full_stages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[1", "is no JSON"),
         ("[]", "holds no costs of a pipeline"),
@@ -47,7 +47,7 @@ def test_chunks_are_joined_to_full_stages() -> None:
         ('{"kind": "poise pipeline costs", "schema": 1, "f": ["x"]}', "is no number"),
     ],
 )
-def test_what_is_no_file_of_costs(tmp_path: Path, text: str, said: str) -> None:
+def test_what_is_no_file_of_costs(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "x.json").write_text(text)
-    with pytest.raises(ScheduleError, match=said):
+    with pytest.raises(ScheduleError, match=message):
         load_costs(tmp_path / "x.json")

@@ -147,7 +147,7 @@ def test_placement_keeps_sites_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"skip": 1}, "skip 1; give the part"),
         ({"skip": "much"}, "skip 'much'; give the part"),
@@ -155,8 +155,8 @@ def test_placement_keeps_sites_together() -> None:
         ({"alive": 0}, "alive 0; allow at least one"),
     ],
 )
-def test_what_it_cannot_take_is_said(given: dict[str, object], said: str) -> None:
-    with pytest.raises(ScheduleError, match=said):
+def test_what_it_cannot_take_is_refused(given: dict[str, object], message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
         make("skippipe", 4, 8, **given)
     with pytest.raises(ScheduleError, match="placement: sizes 2 2 and links of 3"):
         place([[0.0] * 3] * 3, (2, 2))

@@ -108,7 +108,7 @@ def test_messages_take_the_time_of_their_link() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"f": [1, 2]}, "f: 2 values for 4 stages; give one, 4"),
         ({"comm": [1, 2]}, "comm: 2 values for 4"),
@@ -117,6 +117,6 @@ def test_messages_take_the_time_of_their_link() -> None:
         ({"f": 0}, "0 on every stage"),
     ],
 )
-def test_bad_costs_say_what_would_do(given: dict[str, object], said: str) -> None:
-    with pytest.raises(ScheduleError, match=said):
+def test_bad_costs_say_what_would_do(given: dict[str, object], message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
         time(make("gpipe", 4, 4), Costs.of(**given))  # type: ignore[arg-type]

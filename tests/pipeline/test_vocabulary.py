@@ -63,7 +63,7 @@ def test_the_bound_of_the_last_stage(p: int, m: int, barriers: int, share: int, 
     assert list(check(schedule).peak_memory) == [min(m, p + barriers - rank) for rank in range(p)]
 
 
-def test_too_few_alive_is_said() -> None:
+def test_too_few_alive_is_an_error() -> None:
     with pytest.raises(ScheduleError, match="vocab_1: alive 3 is less than the 4 stages; give or allow at least 4"):
         make("vocab_1", 4, 8, alive=3)
 

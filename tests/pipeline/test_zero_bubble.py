@@ -36,14 +36,14 @@ def test_the_tables_of_the_paper(data_dir: Path) -> None:
         key = row["schedule"] if row["table"] == "Table 5" else row["metric"]
         cells[tuple(int(row[column]) for column in SIZE)][key] = row["value"]
     wrong, seen = [], 0
-    for (p, h, a, s, micro, batch), told in cells.items():
-        costs = Costs.of(*(told[each] for each in ("T_F", "T_B", "T_W", "T_comm")))
+    for (p, h, a, s, micro, batch), expected in cells.items():
+        costs = Costs.of(*(expected[each] for each in ("T_F", "T_B", "T_W", "T_comm")))
         kept = Fraction(32 * h, 34 * h + 5 * a * s)
         m = batch // micro
         for name in ("1F1B", "ZB-H1", "ZB-H2", "ZB-1p", "ZB-2p"):
             timing = time(made(name, p, m, costs, kept), costs)
             span = max(timing.spans)
-            off = abs(float(1 - timing.busy[0] / span) - float(told[name]))
+            off = abs(float(1 - timing.busy[0] / span) - float(expected[name]))
             seen += 1
             if off > 5.0001e-5:
                 wrong.append((name, p, m))
@@ -81,7 +81,7 @@ def test_any_times_and_any_limit(p: int, m: int, limit: int, data: st.DataObject
         assert time(schedule, costs).makespan <= time(make("zb_h1", p, m), costs).makespan
 
 
-def test_what_it_cannot_take_is_said() -> None:
+def test_what_it_cannot_take_is_refused() -> None:
     with pytest.raises(ScheduleError, match=r"memory limit 0\.5 must be 1 or more"):
         make("zb_auto", 4, 8, memory_limit=0.5)
     with pytest.raises(ScheduleError, match="by 'time'; give makespan or span"):

@@ -25,7 +25,7 @@ from .cases import COST, DEVICES, MODEL, PRICES, a_bench, a_demand, a_goal, pool
 H100, L40S = (each.name for each in DEVICES)
 
 
-def test_what_may_be_asked() -> None:
+def test_what_may_be_given() -> None:
     assert read_caps(None, DEVICES, wanted=False) == {} == read_caps("none", DEVICES, wanted=True)
     every = {H100: (700.0, 560.0, 455.0, 350.0), L40S: (350.0, 280.0, 228.0, 175.0)}
     assert read_caps(None, DEVICES, wanted=True) == every == read_caps("ladder", DEVICES, wanted=False)
@@ -34,7 +34,7 @@ def test_what_may_be_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("H100", "says no watts"),
         ("A100=300", "is not among --devices"),
@@ -44,8 +44,8 @@ def test_what_may_be_asked() -> None:
         (",", "says nothing"),
     ],
 )
-def test_what_may_not(text: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_what_may_not(text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         read_caps(text, DEVICES, wanted=False)
 
 

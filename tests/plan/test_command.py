@@ -32,24 +32,24 @@ def plan(*argv: str) -> int:
     return main(["plan", *argv])
 
 
-def told(*argv: str) -> dict[str, Any]:
+def planned(*argv: str) -> dict[str, Any]:
     """The JSON of a plan."""
-    with redirect_stdout(StringIO()) as said:
+    with redirect_stdout(StringIO()) as printed:
         assert plan(*ASK, *LOAD, *QUICK, "--json", "-", *argv) == 0
-    found: dict[str, Any] = json.loads(said.getvalue())
+    found: dict[str, Any] = json.loads(printed.getvalue())
     return found
 
 
 @pytest.fixture(scope="module")
 def usual() -> dict[str, Any]:
-    """What `told` says without options."""
-    return told()
+    """What `planned` says without options."""
+    return planned()
 
 
 @pytest.fixture(scope="module")
 def cheap() -> dict[str, Any]:
     """The plan without prefill and decode apart, nor kinds of replicas mixed."""
-    found: dict[str, Any] = told(*FEW)["plan"]
+    found: dict[str, Any] = planned(*FEW)["plan"]
     return found
 
 
@@ -78,12 +78,12 @@ def test_a_plan_repeats_itself(usual: dict[str, Any]) -> None:
     def timeless(found: dict[str, Any]) -> dict[str, Any]:
         return found | {"search": {name: each for name, each in found["search"].items() if name not in CLOCKS}}
 
-    assert timeless(told()) == timeless(usual)
+    assert timeless(planned()) == timeless(usual)
 
 
 @pytest.mark.parametrize("aim", ["gpus", pytest.param("energy", marks=pytest.mark.slow)])
 def test_another_aim_is_no_worse_in_what_it_makes_least(cheap: dict[str, Any], aim: str) -> None:
-    other = told(*FEW, "--minimize", aim)["plan"]
+    other = planned(*FEW, "--minimize", aim)["plan"]
 
     def value(best: dict[str, Any]) -> float:
         return float(sum(best["devices"].values()) if aim == "gpus" else best["j_per_mtok"])
@@ -141,7 +141,7 @@ def check_page(page: str, best: dict[str, Any], out: Path) -> None:
     assert words["holds"][1:3] == ["Fleet", "$/h"] and words["holds"][11] == best["fleet"]
     for name in ("vllm.sh", "gateway.yaml", "kubernetes.yaml", "scenario.yaml"):
         assert (out / name).read_text().strip() in words["files"], name
-    assert page.count(">asked: 99 %</text>") == 2 and ">SLO: 1 s</text>" in page and ">SLO: 50 ms</text>" in page
+    assert page.count(">target: 99 %</text>") == 2 and ">SLO: 1 s</text>" in page and ">SLO: 50 ms</text>" in page
     assert page.count('<path class="front"') >= 3
 
 
@@ -161,7 +161,7 @@ def test_ctrl_c_while_it_confirms_gives_the_best_so_far(
 
 
 def test_formats_of_the_kv_cache_are_tried() -> None:
-    found = told("--kv", "fp8", *FEW)
+    found = planned("--kv", "fp8", *FEW)
     assert {pool["kv"] for pool in found["plan"]["pools"]} == {"fp8"}
 
 
@@ -181,7 +181,7 @@ def test_a_trace_and_a_scenario_are_traffic(capsys: pytest.CaptureFixture[str], 
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "expected"),
     [
         (["--slo", "ttft_s=0.0001", *LOAD], "ttft_s=0.0001 cannot be met: a prompt of"),
         (["--slo", "tpot_s=0.0001", *LOAD], "tpot_s=0.0001 cannot be met: one request alone takes"),
@@ -209,7 +209,7 @@ def test_a_trace_and_a_scenario_are_traffic(capsys: pytest.CaptureFixture[str], 
     ],
 )  # fmt: skip
 def test_a_mistake_is_named(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str], said: str
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str], expected: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("one.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,10,10\n")
@@ -217,7 +217,7 @@ def test_a_mistake_is_named(
     Path("none.csv").write_text("arrival_s,prompt_tokens,output_tokens\n")
     assert plan(*ASK, *QUICK, *argv) == 2
     shown = capsys.readouterr()
-    assert said in shown.out + shown.err and "Traceback" not in shown.err
+    assert expected in shown.out + shown.err and "Traceback" not in shown.err
 
 
 def test_a_trace_is_given_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,15 +43,15 @@ def test_the_busiest_stretch_has_the_most_tokens_per_second(rows: list[tuple[flo
 
 
 @pytest.mark.parametrize(
-    ("workload", "said"),
+    ("workload", "message"),
     [
         (at([0.0], [5]), "1 request, which gives no rate"),
         (at([1.0, 1.0, 1.0], [5, 6, 7]), "one instant"),
         (closed(concurrency=4, requests=20), "closed"),
     ],
 )
-def test_traffic_without_a_rate_is_refused(workload: Workload, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_traffic_without_a_rate_is_refused(workload: Workload, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         demand_of([workload], name="my.csv")
 
 

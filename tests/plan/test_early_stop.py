@@ -83,14 +83,14 @@ def test_what_has_not_come_yet_is_counted_as_met() -> None:
 
 
 def test_a_run_ends_where_enough_was_seen() -> None:
-    fleet, load, asked = Fleet((pools(1)[0],)), a_demand().stretches[0], list[int]()
+    fleet, load, requests = Fleet((pools(1)[0],)), a_demand().stretches[0], list[int]()
 
     def enough(run: Run, now: int) -> bool:
-        asked.append(now)
-        return len(asked) == 2
+        requests.append(now)
+        return len(requests) == 2
 
     run = simulate(fleet.cluster(), load, fleet.policies(), cost=COST, stopping=Stopping(enough=enough))
-    assert run.interrupted and len(asked) == 2 and run.ended_at == asked[1]
+    assert run.interrupted and len(requests) == 2 and run.ended_at == requests[1]
 
 
 @pytest.mark.parametrize(

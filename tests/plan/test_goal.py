@@ -15,7 +15,7 @@ def test_an_slo_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "no limit is given"), ("attainment=0.9", "no limit is given"), ("ttft=1", "there is no 'ttft'"),
         ("ttft_s", "'' is not a number"), ("ttft_s=fast", "'fast' is not a number"), ("ttft_s=0", "above 0"),
@@ -23,6 +23,6 @@ def test_an_slo_is_read() -> None:
         ("ttft_s=1,ttft_s=2", "twice"), ("ttft_s=1,attainment=1.5", "at most 1"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_named(text: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_a_mistake_is_named(text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         read_slo(text)

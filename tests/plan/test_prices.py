@@ -45,13 +45,13 @@ offers = st.builds(Price, price, price, price, st.none() | st.integers(0, 10**6)
 
 @given(offers)
 def test_a_price_survives_every_kind_of_file(tmp_path_factory: pytest.TempPathFactory, offer: Price) -> None:
-    told: dict[str, object] = {"price": offer.per_hour, "limit": offer.limit}
+    terms: dict[str, object] = {"price": offer.per_hour, "limit": offer.limit}
     if offer.spot is not None:
-        told |= {"spot": offer.spot, "reclaims_per_hour": offer.reclaims_per_hour}
-    cells = {name: value for name, value in told.items() if value is not None}
+        terms |= {"spot": offer.spot, "reclaims_per_hour": offer.reclaims_per_hour}
+    cells = {name: value for name, value in terms.items() if value is not None}
     texts = {
-        "p.json": json.dumps({"H100": told}),
-        "p.jsonl": json.dumps({"device": "H100", **told}),
+        "p.json": json.dumps({"H100": terms}),
+        "p.jsonl": json.dumps({"device": "H100", **terms}),
         "p.csv": f"device,{','.join(cells)}\nH100,{','.join(map(str, cells.values()))}",
     }
     folder = tmp_path_factory.mktemp("prices")
@@ -104,13 +104,13 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "said"), MISTAKES)
-def test_a_mistake_is_one_line_that_says_where_and_what(tmp_path: Path, name: str, text: str, said: str) -> None:
+@pytest.mark.parametrize(("name", "text", "expected"), MISTAKES)
+def test_a_mistake_is_one_line_that_says_where_and_what(tmp_path: Path, name: str, text: str, expected: str) -> None:
     path = _file(tmp_path, name, text)
     with pytest.raises(UserError) as caught:
         read_prices(path)
-    told = str(caught.value)
-    assert told.startswith(f"{path}:") and said in told and "\n" not in told
+    message = str(caught.value)
+    assert message.startswith(f"{path}:") and expected in message and "\n" not in message
 
 
 @pytest.mark.parametrize("suffix", ["yaml", "json", "csv", "jsonl"])
@@ -123,13 +123,13 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path, suffix: st
         read_prices(path)
 
 
-def test_shipped_prices_are_on_the_basis_that_is_told() -> None:
+def test_shipped_prices_are_on_the_stated_basis() -> None:
     prices, basis = prices_of(["H100", "l40s", "h100_sxm", "A100-80GB"], None)
     assert list(prices) == ["H100-SXM-80GB", "L40S", "A100-SXM-80GB"]
     assert prices == {name: Price(bases(name)[basis]) for name in prices}
 
 
-def test_a_file_prices_what_is_asked_for_and_gives_its_name(tmp_path: Path) -> None:
+def test_a_file_prices_what_is_requested_and_gives_its_name(tmp_path: Path) -> None:
     file = _file(tmp_path, "prices.yaml", SAME["prices.yaml"])
     assert prices_of(["H100"], file) == ({"H100-SXM-80GB": Price(2.5)}, "prices.yaml")
 

@@ -21,13 +21,13 @@ PRICES = {"H200": 1.0}
 
 @pytest.mark.parametrize("name", ["vllm", "sglang"])
 def test_a_rank_s_limits_come_back_in_its_command(name: str) -> None:
-    told = {"vllm": of_vllm, "sglang": of_sglang}[name]
+    command = {"vllm": of_vllm, "sglang": of_sglang}[name]
     budget = {"vllm": "max-num-batched-tokens", "sglang": "chunked-prefill-size"}[name]
     sequences = {"vllm": "max-num-seqs", "sglang": "max-running-requests"}[name]
     found = units(model("qwen3-30b-a3b"), [device("H200")], PRICES, engine=replace(ENGINE, name=name), widest=4).able
     assert {pool.data for pool in found} == {1, 2, 4}
     for pool in found:
-        flags = told(pool)
+        flags = command(pool)
         assert (flags[budget], flags[sequences]) == ("1000", "30")
         assert (_own(pool).token_budget, _own(pool).max_sequences) == (1000, 30)
 

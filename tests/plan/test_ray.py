@@ -30,9 +30,9 @@ def test_a_cluster_finds_the_same_fleet() -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
-def test_where_there_is_no_cluster_it_is_said_at_once(address: str) -> None:
+def test_a_missing_cluster_is_reported_at_once(address: str) -> None:
     bench = a_bench()
     where = space(pools(1), bench.demand, bench.goal, COST, split=False, mix=False)
-    said = "no cluster answers" if INSTALLED else "-m pip install"
-    with pytest.raises(UserError, match=said):
+    expected = "no cluster answers" if INSTALLED else "-m pip install"
+    with pytest.raises(UserError, match=expected):
         search(where, bench, Limits(bench.goal), workers=Workers(ray=address))

@@ -153,12 +153,12 @@ def test_starts() -> None:
     assert (start.provision_s, start.image_s) == (300.0, Start().image_s)
     assert start.weights_s == pytest.approx(footprint(pool).weights / 4e9)
     assert read_start(None) == Start()
-    for text, said in [
+    for text, expected in [
         ("boot_s=3", "there is no 'boot_s'"),
         ("image_s=x", "'x' is not a number"),
         ("weights_gb_s=0", "above it"),
     ]:
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=expected):
             read_start(text)
 
 
@@ -175,11 +175,11 @@ def test_from_the_command_line(
     argv = [str(file), "--model", "llama-3.1-8b", "--devices", "L4", "--slo", "ttft_s=4,attainment=0.9", "--jobs", "1"]
     argv += ["--formats", "bf16", "--widest", "1", "--no-split", "--no-mix", "--requests", "800", "--seeds", "2"]
     assert main(["plan", *argv, "--scale", "--start", "provision_s=5", "--out", str(out)]) == 0
-    said = capsys.readouterr().out
-    told = json.loads((out / "plan.json").read_text())
-    assert "simulations of" in said and told["scaled"]["constant"]["attainment"] >= 0.9
+    printed = capsys.readouterr().out
+    result = json.loads((out / "plan.json").read_text())
+    assert "simulations of" in printed and result["scaled"]["constant"]["attainment"] >= 0.9
     page = (out / "plan.html").read_text()
     assert ">Arrivals<" in page and "Replicas of L4" in page
-    if told["scaled"]["best"] is not None:
+    if result["scaled"]["best"] is not None:
         assert "scaler:" in (out / "scenario.yaml").read_text() and "startup:" in (out / "scenario.yaml").read_text()
-    assert told["scaled"]["wall_s"] > 0
+    assert result["scaled"]["wall_s"] > 0

@@ -53,13 +53,13 @@ def test_jobs_change_nothing() -> None:
     assert alone == together
 
 
-def test_every_better_fleet_is_told_once_and_each_is_better() -> None:
-    bench, told = a_bench(), list[Trial]()
+def test_every_better_fleet_is_reported_once_and_each_is_better() -> None:
+    bench, seen = a_bench(), list[Trial]()
     where = space(pools(), bench.demand, bench.goal, COST)
-    found = search(where, bench, Limits(bench.goal), better=told.append)
-    ranks = [found.rank(trial) for trial in told]
+    found = search(where, bench, Limits(bench.goal), better=seen.append)
+    ranks = [found.rank(trial) for trial in seen]
     assert ranks == sorted(ranks, reverse=True) and len(set(ranks)) == len(ranks)
-    assert told[-1] is found.winner
+    assert seen[-1] is found.winner
 
 
 def test_nothing_within_limits_is_nothing() -> None:

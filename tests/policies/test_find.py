@@ -48,7 +48,7 @@ def test_an_entry_point_fills_the_slot_that_it_can(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("slot", "name", "parameters", "said"),
+    ("slot", "name", "parameters", "message"),
     [
         ("router", "round_robbin", {}, r"policies\.router: 'round_robbin' is no router; did you mean round_robin"),
         ("router", "xyz", {}, "known: .*least_requests"),
@@ -73,8 +73,8 @@ def test_an_entry_point_fills_the_slot_that_it_can(monkeypatch: pytest.MonkeyPat
         ("admission", "tenant_limits", {"tenants": {"a": {}}}, r"tenants: .* is no mapping by number"),
     ],
 )
-def test_errors_name_the_cure(slot: str, name: str, parameters: dict[str, Any], said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_errors_name_the_cure(slot: str, name: str, parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         build(slot, name, parameters)
 
 
@@ -113,7 +113,7 @@ def test_the_users_own_class_is_built(needy: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "message"),
     [
         ({}, "parameter 'share' is missing; give it a value"),
         ({"share": 0.5, "name": 3}, "name: 3 is no str; give a value like 'x'"),
@@ -122,8 +122,8 @@ def test_the_users_own_class_is_built(needy: str) -> None:
         ({"share": 2}, "share 2 is above 1; give a part of 1"),
     ],
 )
-def test_parameters_are_checked_against_the_class_itself(needy: str, parameters: dict[str, Any], said: str) -> None:
-    with pytest.raises(ScenarioError, match=said) as raised:
+def test_parameters_are_checked_against_the_class_itself(needy: str, parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message) as raised:
         build("router", needy, parameters)
     assert str(raised.value).startswith(f"policies.router.{needy}")
 

@@ -73,8 +73,8 @@ def test_what_was_decided_differently_is_found(tmp_path: Path) -> None:
 
 def test_headers_that_do_not_say_enough(tmp_path: Path) -> None:
     whole = a_recording(tmp_path / "day.jsonl", "least_requests", Belief()).header
-    for name, said in (("replicas", "for 0 replicas"), ("belief", "no belief"), ("policies", "names no router")):
-        with pytest.raises(TraceError, match=said):
+    for name, expected in (("replicas", "for 0 replicas"), ("belief", "no belief"), ("policies", "names no router")):
+        with pytest.raises(TraceError, match=expected):
             control_of({key: value for key, value in whole.items() if key != name})
     with pytest.raises(TraceError, match="belief cannot be read"):
         control_of({**whole, "belief": {"periods": 1}})

@@ -54,7 +54,7 @@ def test_a_constant_load_does_not_tell_a_step_from_its_decodes(prior: Floats) ->
     assert np.abs(rows.x @ fit.values / rows.y - 1).max() < 1e-6
 
 
-def test_what_never_happened_is_not_told() -> None:
+def test_what_never_happened_is_not_fitted() -> None:
     rows = some(200)
     rows.x[:, 2] = 0
     assert regress(rows, NOTHING).free.tolist() == [True, True, False, True, True]
@@ -65,9 +65,9 @@ def test_standard_errors_are_those_of_many_draws() -> None:
     draws = [some(1000, seed, noise=0.05) for seed in range(40)]
     fits = [regress(rows, NOTHING) for rows in draws]
     spread = np.std([fit.values for fit in fits], axis=0, ddof=1)
-    told = [standard_errors(rows, fit, NOTHING) for rows, fit in zip(draws[:3], fits, strict=False)]
+    errors = [standard_errors(rows, fit, NOTHING) for rows, fit in zip(draws[:3], fits, strict=False)]
     for at in range(len(COEFFICIENTS)):
-        known = [error for each in told if (error := each[at]) is not None]
+        known = [error for each in errors if (error := each[at]) is not None]
         assert len(known) >= 2
         # A spread of 40 is good to 11 %, a mean of two or three with 300 resamples each to 4 %.
         assert np.mean(known) == pytest.approx(spread[at], rel=0.35)

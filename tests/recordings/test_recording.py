@@ -58,17 +58,17 @@ def test_a_recorded_simulation_is_what_was_simulated(gateways: int) -> None:
     assert not found.notes and not found.faults
 
 
-def a_trace(*said: Any, began: int = 100, part: int = 0, replicas: int = 2, **more: Any) -> Trace:
+def a_trace(*content: Any, began: int = 100, part: int = 0, replicas: int = 2, **more: Any) -> Trace:
     specs = [ReplicaSpec(blocks=64)] * replicas
-    told = header(specs, Belief(), {"router": {"least_requests": {}}}, began={"at": began}, part=part, **more)
-    trace = Trace(told)
-    for item in said:
+    head = header(specs, Belief(), {"router": {"least_requests": {}}}, began={"at": began}, part=part, **more)
+    trace = Trace(head)
+    for item in content:
         trace.add(item)
     return trace
 
 
-def a_life(number: int, at: int, tokens: int = 5, **asked: Any) -> list[Any]:
-    view = RequestView(number, at, 20, **asked)
+def a_life(number: int, at: int, tokens: int = 5, **request: Any) -> list[Any]:
+    view = RequestView(number, at, 20, **request)
     return [
         Arrived(at, view),
         Dispatch(number, 0, 0),
@@ -123,8 +123,8 @@ def test_who_was_sent_again() -> None:
     ]
     tried = [Arrived(100, view), Dispatch(0, 0, 0), Refused(110, 0, 0, "busy", True), Dispatch(0, 1, 1)]
     moved = [Arrived(100, view), Dispatch(0, 0, 0), FirstToken(110, 0, 0), Moved(120, 0, 0, 1)]
-    for said, first in ((resumed, 10), (tried, 30), (moved, 10)):
-        found = recorded(a_trace(*said, FirstToken(130, 0, 1), Finished(200, 0, 9)))
+    for expected, first in ((resumed, 10), (tried, 30), (moved, 10)):
+        found = recorded(a_trace(*expected, FirstToken(130, 0, 1), Finished(200, 0, 9)))
         records = found.observed.records
         assert found.resent.tolist() == [True]
         assert (found.sent_at[0], records.first_token_at[0], records.ended_at[0]) == (0, first, 100)
@@ -132,8 +132,8 @@ def test_who_was_sent_again() -> None:
 
 def test_a_client_that_tries_again_is_one_request() -> None:
     view = RequestView(0, 100, 20)
-    said = [Arrived(100, view), Refuse(0, "full"), Arrived(150, view, 1), Dispatch(0, 0, 0), FirstToken(160, 0, 0)]
-    found = recorded(a_trace(*said, Finished(200, 0, 9)))
+    events = [Arrived(100, view), Refuse(0, "full"), Arrived(150, view, 1), Dispatch(0, 0, 0), FirstToken(160, 0, 0)]
+    found = recorded(a_trace(*events, Finished(200, 0, 9)))
     assert found.counts["finished"] == 1 and not found.counts["rejected"]
     assert found.workload.arrival.tolist() == [0] and found.sent_at.tolist() == [50]
 
@@ -147,7 +147,7 @@ def test_extents_are_kept_as_they_are_or_numbered_anew() -> None:
     assert large is not None and large.ids.tolist() == [0, 1, 0, 2]
 
 
-def test_extents_that_contradict_others_are_cut_and_said() -> None:
+def test_extents_that_contradict_others_are_cut_and_noted() -> None:
     found = recorded(
         a_trace(
             *a_life(0, 100, ids=(1, 2), ends=(8, 16)),
@@ -195,7 +195,7 @@ def test_replicas_that_come_and_go() -> None:
     assert [replica.blocks for replica in found.replicas] == [99, 64, 64]
 
 
-def test_what_each_gateway_is_told_happened_once() -> None:
+def test_events_of_each_gateway_happened_once() -> None:
     late = a_trace(replicas=2)
     late.header["belief"]["gateways"] = 2
     late.header["replicas"][1]["up"] = False
@@ -236,10 +236,10 @@ def test_latencies_are_in_picoseconds_from_the_beginning() -> None:
     assert np.asarray(recorded(day.trace).observed.records.ended_at).max() == day.run.ended_at
 
 
-def test_policies_that_were_exchanged_are_said() -> None:
+def test_policies_that_were_exchanged_are_noted() -> None:
     """Figures are of all of it, and the header names the policies of its beginning alone."""
     change = Exchanged(100 + 2 * SECOND, {"router": {"prefix_cache": {}}, "order": None})
     found = recorded(a_trace(*a_life(0, 100), change, *a_life(1, 100 + 3 * SECOND)))
-    (said,) = found.notes
-    assert said.startswith("policies were exchanged at 2.0 s (router, order); the recorded ones are those until then")
+    (note,) = found.notes
+    assert note.startswith("policies were exchanged at 2.0 s (router, order); the recorded ones are those until then")
     assert len(found.workload) == 2

@@ -45,8 +45,8 @@ def asking(day: Day, *routers: str, cost: Fitted = TRUE, **options: Any) -> What
 def means(day: Day, router: str, replicas: int = 2) -> dict[str, float | None]:
     """What a simulation itself comes to."""
     run = simulate(cluster_of(replicas), day.workload, Policies(router=build("router", router)), cost=TRUE)
-    told = latencies(run)
-    return {"ttft_s.mean": summary(told.ttft).mean, "e2e_s.mean": summary(told.e2e).mean}
+    times = latencies(run)
+    return {"ttft_s.mean": summary(times.ttft).mean, "e2e_s.mean": summary(times.e2e).mean}
 
 
 def test_with_the_true_cost_nothing_is_off() -> None:
@@ -86,7 +86,7 @@ def test_a_fitted_cost_comes_to_nearly_the_same() -> None:
         assert abs(one.value - two.value) < one.half
 
 
-def test_more_is_said_where_the_simulation_is_further_off_than_the_gain() -> None:
+def test_the_warning_is_longer_where_the_simulation_is_further_off_than_the_gain() -> None:
     day = a_day(rate=30.0)
     slow = replace(TRUE, step_s=2 * TRUE.step_s, about={})
     found = asking(day, "round_robin", cost=slow)
@@ -97,17 +97,17 @@ def test_more_is_said_where_the_simulation_is_further_off_than_the_gain() -> Non
 def test_verdicts_in_words() -> None:
     day = a_day(rate=36.0, requests=700)
     found = asking(day, "round_robin", "least_requests", "prefix_cache")
-    assert found.verdict("least_requests").startswith("least_requests: no difference told apart by E2E mean")
+    assert found.verdict("least_requests").startswith("least_requests: no difference found by E2E mean")
     assert "too short to say" in asking(a_day(rate=30.0, requests=20), "round_robin").verdict("round_robin")
     for name in ("round_robin", "prefix_cache"):
-        gap, said = found.difference(name, E2E[0]), found.verdict(name)
+        gap, verdict = found.difference(name, E2E[0]), found.verdict(name)
         if gap.half is not None and gap.apart:
-            assert f"{name}: {'worse' if (gap.value or 0) > 0 else 'better'} by E2E mean" in said
+            assert f"{name}: {'worse' if (gap.value or 0) > 0 else 'better'} by E2E mean" in verdict
         elif gap.half is not None:
-            assert "no difference told apart" in said
+            assert "no difference found" in verdict
 
 
-def test_what_is_not_known_is_said() -> None:
+def test_what_is_not_known_is_noted() -> None:
     day = a_day(rate=20.0, requests=200)
     for engine in day.trace.header["engines"]:
         del engine["token_budget"]
@@ -118,18 +118,18 @@ def test_what_is_not_known_is_said() -> None:
     assert found.warnings() == ["the recording does not say how the engines batch; vLLM's defaults stand in"]
     missing = recorded(day.trace)
     missing.counts["cancelled"] = 50
-    asked = WhatIfQuestion({"other": {"router": build("router", "round_robin")}})
-    said = whatif(missing, asked, TRUE).warnings()[0]
-    assert said.startswith("50 of 250 requests have no end whose tokens are known")
+    question = WhatIfQuestion({"other": {"router": build("router", "round_robin")}})
+    note = whatif(missing, question, TRUE).warnings()[0]
+    assert note.startswith("50 of 250 requests have no end whose tokens are known")
 
 
-def test_what_the_control_side_was_told_it_is_told_again() -> None:
+def test_reports_of_the_recording_are_replayed() -> None:
     """A router that reads the prefill rate meets the one of the recording, not that of the fitted cost."""
     day = a_day(rate=30.0, requests=300, router="min_ttft", belief=Belief(period_s=0.5))
     found = asking(day, "round_robin")
     assert found.reproduction.agreement == 1.0
-    told = found.comparison.study.setting.known
-    assert told == tuple(ReplicaSpec(**each) for each in day.trace.header["replicas"])
+    known = found.comparison.study.setting.known
+    assert known == tuple(ReplicaSpec(**each) for each in day.trace.header["replicas"])
 
 
 @pytest.fixture
@@ -142,30 +142,30 @@ def day_file(tmp_path: Path) -> Path:
 def test_the_commands(day_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cost = day_file.parent / "cost.json"
     assert main(["calibrate", str(day_file), "--out", str(cost)]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("Recording: 150 finished requests in") and "Step cost, fitted to 150 requests" in said
-    assert f"cost: {{fitted: {cost}}}" in said
+    printed = capsys.readouterr().out
+    assert printed.startswith("Recording: 150 finished requests in") and "Step cost, fitted to 150 requests" in printed
+    assert f"cost: {{fitted: {cost}}}" in printed
     assert load_fitted(cost).step_s == pytest.approx(TRUE.step_s, rel=0.1)
 
     out = day_file.parent / "out"
-    asked = ["whatif", str(day_file), "--router", "round_robin", "--router", "{pull: {slots: 40}}", "--jobs", "1"]
-    assert main([*asked, "--cost", str(cost), "--out", str(out), "--policies", "queue=priority"]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith(("Take ", "Keep ", "Not decided: ", "No verdict: "))
-    assert said.index("What if, both simulated") < said.index("The recorded policies, simulated")
-    assert "round_robin + queue=priority: " in said and "pull + queue=priority: " in said
+    argv = ["whatif", str(day_file), "--router", "round_robin", "--router", "{pull: {slots: 40}}", "--jobs", "1"]
+    assert main([*argv, "--cost", str(cost), "--out", str(out), "--policies", "queue=priority"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(("Take ", "Keep ", "Not decided: ", "No verdict: "))
+    assert printed.index("What if, both simulated") < printed.index("The recorded policies, simulated")
+    assert "round_robin + queue=priority: " in printed and "pull + queue=priority: " in printed
     names = {"report.html", "result.json", "cost.json", "figures.csv", "figures.parquet", "figures"}
     assert {file.name for file in out.iterdir()} == names
-    told = json.loads((out / "result.json").read_text())
-    assert told["answer"] == said.splitlines()[0]
-    assert set(told["candidates"]) == {"round_robin + queue=priority", "pull + queue=priority"}
-    assert told["reproduction"]["routing_agreement"] > 0.3 and not told["interrupted"]
+    result = json.loads((out / "result.json").read_text())
+    assert result["answer"] == printed.splitlines()[0]
+    assert set(result["candidates"]) == {"round_robin + queue=priority", "pull + queue=priority"}
+    assert result["reproduction"]["routing_agreement"] > 0.3 and not result["interrupted"]
 
     assert main(["whatif", str(day_file), "--replicas", "3", "--json", "-", "--jobs", "1", "--cost", str(cost)]) == 0
-    told = json.loads(capsys.readouterr().out)
-    (only,) = told["candidates"].values()
+    result = json.loads(capsys.readouterr().out)
+    (only,) = result["candidates"].values()
     assert only["differences"]["e2e_s.mean"]["difference"] < 0
-    assert set(told["candidates"]) == {f"{RECORDED} on 3 replicas"}
+    assert set(result["candidates"]) == {f"{RECORDED} on 3 replicas"}
 
 
 MISTAKES = [
@@ -181,14 +181,18 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("options", "said"), MISTAKES)
+@pytest.mark.parametrize(("options", "message"), MISTAKES)
 def test_mistakes_are_one_line(
-    options: list[str], said: str, day_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    options: list[str],
+    message: str,
+    day_file: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(day_file.parent)
     assert main(["whatif", "day.jsonl", *options]) == 2
-    told = capsys.readouterr()
-    assert said in told.err and told.err.count("\n") == 1 and not told.out
+    printed = capsys.readouterr()
+    assert message in printed.err and printed.err.count("\n") == 1 and not printed.out
 
 
 def test_a_file_that_is_no_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -244,16 +248,16 @@ def test_the_interval_holds_the_true_difference() -> None:
         ]
         gaps.append((ends[1].mean() - ends[0].mean()) / 1e12)
     true = float(np.mean(gaps))
-    held = said = 0
+    held = count = 0
     for seed in range(20):
         day = a_day(rate=rate, requests=requests, seed=seed, router=base)
         gap = asking(day, other, cost=calibrate(recorded(day.trace)).cost).difference(other, E2E[0])
         assert gap.value is not None
         if gap.half is not None:
-            said += 1
+            count += 1
             held += abs(gap.value - true) <= gap.half
-    assert said >= 15, "most days are long enough to say"
-    assert held >= 0.8 * said
+    assert count >= 15, "most days are long enough to say"
+    assert held >= 0.8 * count
 
 
 def test_a_fleet_that_a_scaler_changed_is_that_of_the_recording() -> None:

@@ -63,7 +63,7 @@ def opened(folder: Path, text: str, act: Act, *, scripts: bool = True) -> None:
             await browser.seen("Page.loadEventFired")
             await browser.call("DOM.getDocument", depth=0)
             await act(browser)
-            assert browser.said == []
+            assert browser.errors == []
 
     asyncio.run(main())
 

@@ -43,9 +43,9 @@ class Reader(HTMLParser):
         return [value for _, name, value in self.attributes if name == "id"]
 
     @property
-    def told(self) -> list[str]:
+    def texts(self) -> list[str]:
         """What the drawings say under a pointer."""
-        return [value for _, name, value in self.attributes if name == "data-said"]
+        return [value for _, name, value in self.attributes if name == "data-text"]
 
 
 def read(text: str) -> Reader:

@@ -39,18 +39,18 @@ def test_a_lead_in_seconds_says_less() -> None:
 
 
 def test_what_is_more_than_a_policy_carries_needs_more_devices() -> None:
-    said = decide(basis({1.0: A_WINS}, carrying(A=0.5, B=None, C=None)))
-    assert said.endswith("it carries only 0.5 of the load of now (B and C none), so about 32 H100 would be needed.")
+    answer = decide(basis({1.0: A_WINS}, carrying(A=0.5, B=None, C=None)))
+    assert answer.endswith("it carries only 0.5 of the load of now (B and C none), so about 32 H100 would be needed.")
     assert decide(basis({1.0: A_WINS}, carrying(A=None))).endswith("; it carries no load that was tried.")
 
 
 def test_a_single_load_that_is_carried_shows_no_headroom() -> None:
-    said = decide(basis({1.0: A_WINS}, {"A": Carried(1.0, False)}))
-    assert said.endswith("; it carries the load of now, and how much more would show with --find-collapse.")
+    answer = decide(basis({1.0: A_WINS}, {"A": Carried(1.0, False)}))
+    assert answer.endswith("; it carries the load of now, and how much more would show with --find-collapse.")
     assert "at least 2× headroom" in decide(basis({1.0: A_WINS}, {"A": Carried(2.0, False)}))
 
 
-def test_among_equals_what_would_decide_is_said() -> None:
+def test_among_equals_the_answer_names_what_would_decide() -> None:
     assert decide(basis({1.0: EVEN}, carrying(A=2.0, B=2.0, C=2.0))) == (
         "Take any: by SLO met no difference is beyond chance at load 1 (equal to within 6 %; about 80 seeds in place "
         "of 5 might tell them apart); 2× headroom over the load of now, so about 8 of the 16 H100 would do."
@@ -65,22 +65,22 @@ def test_without_intervals_nothing_is_recommended() -> None:
 
 
 def test_loads_of_a_demo_are_not_the_load_of_now() -> None:
-    said = decide(replace(basis({0.9: A_WINS}, carrying(A=0.9, B=0.6, C=0.6)), own=False))
-    assert said.endswith("; it carries load 0.9 (B and C 0.6), so about 12 H100 do what 16 do under B.")
+    answer = decide(replace(basis({0.9: A_WINS}, carrying(A=0.9, B=0.6, C=0.6)), own=False))
+    assert answer.endswith("; it carries load 0.9 (B and C 0.6), so about 12 H100 do what 16 do under B.")
     uneven = replace(basis({0.9: A_WINS}, carrying(A=0.9, B=0.6)), own=False, replicas=0)
-    assert said != decide(uneven) and "do what" not in decide(uneven)
+    assert answer != decide(uneven) and "do what" not in decide(uneven)
 
 
 def test_it_depends_on_the_load_where_it_does() -> None:
     b_wins = Verdict(ATTAINMENT, "B", (), (), {"A": Interval(-0.2, 0.1), "C": Interval(-0.3, 0.1)})
-    said = decide(basis({1.0: A_WINS, 2.0: b_wins}, carrying(A=1.5, B=3.0)))
-    assert said == (
+    answer = decide(basis({1.0: A_WINS, 2.0: b_wins}, carrying(A=1.5, B=3.0)))
+    assert answer == (
         "No policy is the best by SLO met at every load: A leads at load 1, B leads at load 2; highest load carried: "
         "A 1.5, B 3."
     )
 
 
-@pytest.mark.parametrize(("carried", "said"), [({}, ""), (carrying(A=4.0), "4× headroom over the load of now, ")])
-def test_one_policy_has_headroom_alone(carried: dict[str, Carried], said: str) -> None:
+@pytest.mark.parametrize(("carried", "expected"), [({}, ""), (carrying(A=4.0), "4× headroom over the load of now, ")])
+def test_one_policy_has_headroom_alone(carried: dict[str, Carried], expected: str) -> None:
     alone = Basis(("A",), {1.0: Verdict(ATTAINMENT)}, carried, 8, 1, "H100")
-    assert decide(alone) == (f"{said}so about 2 of the 8 H100 would do." if said else "")
+    assert decide(alone) == (f"{expected}so about 2 of the 8 H100 would do." if expected else "")

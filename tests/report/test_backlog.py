@@ -72,7 +72,7 @@ def test_requests_without_end_stay():
     assert backlog_growth(a_run(answering, until=100.0), ps(99.0)).value is None
 
 
-def test_nobody_or_no_time_is_no_growth():
+def test_no_request_or_no_time_is_no_growth():
     assert backlog_growth(a_run([]), 0).value is None
     assert backlog_growth(a_run([Row(0.0, 0.0, 1.0, 1.0)]), 0).value is None
 
@@ -89,7 +89,7 @@ def test_the_one_that_has_just_come_is_no_growing_queue(requests):
 
 @pytest.mark.parametrize("busy", [0.5, 5.0, 25.0])
 @pytest.mark.parametrize("requests", [20, 100])
-def test_where_nobody_waits_few_runs_seem_to_grow(requests, busy):
+def test_without_waiting_requests_few_runs_seem_to_grow(requests, busy):
     """As many servers as requests: they come at random, and `busy` of them are under way in the mean after warm-up."""
     draw, runs, beyond, warm = np.random.default_rng(requests), 150, 0, 6 * busy
     for _ in range(runs):

@@ -33,17 +33,17 @@ def charged() -> Run:
 
 
 def test_means_are_over_finished_requests_after_warm_up() -> None:
-    told = means(charged())
-    assert told is not None and list(told["ttft"]) == list(told["rest"]) == list(PARTS)
-    assert {name: value for name, value in told["ttft"].items() if value} == {"queue": 1.125, "miss": 0.375}
-    assert {name: value for name, value in told["rest"].items() if value} == {"decode": 8.5}
+    seconds = means(charged())
+    assert seconds is not None and list(seconds["ttft"]) == list(seconds["rest"]) == list(PARTS)
+    assert {name: value for name, value in seconds["ttft"].items() if value} == {"queue": 1.125, "miss": 0.375}
+    assert {name: value for name, value in seconds["rest"].items() if value} == {"decode": 8.5}
     late = means(charged(), warmup_s=4.0)
     assert late is not None and late["ttft"]["queue"] == 2.0
     assert means(charged(), warmup_s=20.0) is None
     assert means(a_run([Row(0.0, 0.0, 1.0, 2.0)])) is None
 
 
-def test_metrics_have_blame_only_where_it_was_asked_for() -> None:
+def test_metrics_have_blame_only_where_it_was_requested() -> None:
     result = measure(charged(), a_cluster(), Slo())
     assert result.as_dict()["blame"] == means(charged())
     assert sum(result.as_dict()["blame"]["ttft"].values()) == result.ttft_s.mean

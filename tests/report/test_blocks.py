@@ -75,11 +75,11 @@ def test_a_choice_of_bins_is_a_run_of_their_requests(times, seed):
     taken = np.repeat(column(run.records.ended_at) - column(run.records.arrived_at), often)
     if not len(taken):
         return
-    told = blocks.resample("", figures, weights) | blocks.resample("e2e_s", figures, weights)
-    assert told["slo_attainment",].values[0] == pytest.approx((taken <= SECOND).mean())
-    assert told["e2e_s", "mean"].values[0] == pytest.approx(taken.mean() / SECOND)
+    resampled = blocks.resample("", figures, weights) | blocks.resample("e2e_s", figures, weights)
+    assert resampled["slo_attainment",].values[0] == pytest.approx((taken <= SECOND).mean())
+    assert resampled["e2e_s", "mean"].values[0] == pytest.approx(taken.mean() / SECOND)
     for percent, exact in zip((50, 90), nearest_rank(taken, (50, 90)), strict=True):
-        assert told["e2e_s", f"p{percent}"].values[0] <= exact / SECOND + 1e-9  # on the line up to that rank
+        assert resampled["e2e_s", f"p{percent}"].values[0] <= exact / SECOND + 1e-9  # on the line up to that rank
 
 
 def test_warm_up_and_losses_count_as_they_do_in_the_figures():
@@ -89,8 +89,8 @@ def test_warm_up_and_losses_count_as_they_do_in_the_figures():
     blocks = cut(run, SLO, stamps, Bins(1 * SECOND, 3 * SECOND, 2), warmup_s=1.0)
     assert blocks.sums["counted"].tolist() == [0, 2] or blocks.sums["counted"].tolist() == [1, 1]
     assert blocks.sums["counted"].sum() == 2 and blocks.sums["finished"].sum() == blocks.sums["met"].sum()
-    assert (blocks.sums["asked"].sum(), blocks.sums["cached"].sum(), blocks.sums["output"].sum()) == (10, 5, 3)
+    assert (blocks.sums["prompt"].sum(), blocks.sums["cached"].sum(), blocks.sums["output"].sum()) == (10, 5, 3)
 
 
-def test_nobody_leaves_no_bins():
+def test_no_request_leaves_no_bins():
     assert bins_of(np.array([], dtype=np.int64), 0) is None and bins_of(np.array([5, 5]), 5) is None

@@ -86,8 +86,8 @@ def test_a_figure_that_some_resample_lacks_has_no_spread_and_warns_of_nothing():
     figures = {"cost_usd_per_mtok": 2.0, "slo_attainment": 1.0}
 
     def gaps(drawn):
-        told = blocks.resample("", figures, drawn)
-        return {path: minus(sample, sample) for path, sample in told.items()}
+        resampled = blocks.resample("", figures, drawn)
+        return {path: minus(sample, sample) for path, sample in resampled.items()}
 
     assert settle(gaps, 64) == {("slo_attainment",): None, ("cost_usd_per_mtok",): None}
 
@@ -136,11 +136,11 @@ def _at(figures, path):
 def missed(trials: int, requests: int) -> dict[tuple[str, ...], tuple[int, int]]:
     """How many runs have an interval of each figure, and how many of these miss the truth."""
     runs = [intervals(seed, requests) for seed in range(trials)]
-    told = {}
+    seen = {}
     for path, truth in TRUTH.items():
         known = [run[path] for run in runs if run[path].half is not None]
-        told[path] = len(known), sum(not each.low <= truth <= each.high for each in known)
-    return told
+        seen[path] = len(known), sum(not each.low <= truth <= each.high for each in known)
+    return seen
 
 
 def test_intervals_cover_what_mm1_is_known_to_be():

@@ -123,13 +123,13 @@ def test_one_cross_hair_reads_all_panels_of_an_axis(tmp_path: Path) -> None:
         await browser.value("document.querySelector('#over-load svg.chart').focus()")
         for _ in range(4):
             await key(browser, "ArrowRight")
-        said = "[...document.querySelectorAll('#over-load output')].map(each => each.textContent)"
-        told = await browser.value(said)
-        assert len(told) == 6 and told[5] == "2: fair 100 %, greedy 75 %"
+        script = "[...document.querySelectorAll('#over-load output')].map(each => each.textContent)"
+        values = await browser.value(script)
+        assert len(values) == 6 and values[5] == "2: fair 100 %, greedy 75 %"
         assert await browser.value("document.querySelectorAll('.cross').length") == 7, "the drawing of the answer too"
         assert await browser.value("document.querySelector('#tip').hidden") is False
         await key(browser, "Escape")
-        assert set(await browser.value(said)) == {""}
+        assert set(await browser.value(script)) == {""}
 
     opened(tmp_path, PAGES["comparison"], act)
 

@@ -125,11 +125,11 @@ def test_lines_on_top_of_one_another_take_turns():
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_names_at_the_ends_of_lines_do_not_touch(values):
     lines = [Line(f"line {n}", n, [0.0, 1.0], [0.5, value]) for n, value in enumerate(values)]
-    goals = Extras(named=True, goals=[Goal("asked", 0.9)])
+    goals = Extras(named=True, goals=[Goal("target", 0.9)])
     text = chart("t", lines, Scale("x"), Scale("y", "share"), reading="{y}", extras=goals)
     names = re.findall(r'class="a name" x="[\d.]+" y="([\d.]+)">(.*?)<', text)
     tops = [float(y) for y, _ in names]
-    assert {name for _, name in names} == {"asked", *(line.name for line in lines)}
+    assert {name for _, name in names} == {"target", *(line.name for line in lines)}
     assert all(b - a >= 13.9 for a, b in itertools.pairwise(tops)), tops
 
 

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from poise.core.records.blame import PARTS
-from poise.report.cause import SAID, first_cause
+from poise.report.cause import TEXTS, first_cause
 from poise.report.diff import BLOCKS, margin
 from poise.report.split import best_split
 
@@ -19,7 +19,7 @@ def parts(**seconds: float) -> dict[str, float]:
 
 
 def test_every_part_may_be_named() -> None:
-    assert set(PARTS) - {"link_wait", "transfer"} | {"link"} == set(SAID)
+    assert set(PARTS) - {"link_wait", "transfer"} | {"link"} == set(TEXTS)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from .pages import LIMITS, SLO, SWEEP, about, case, case_of, crowd, findings
 from .reader import read
 from .runs import Row, a_run
 
-FOUND = findings(SWEEP, limits=LIMITS, said=["A rule."], intervals="± is half.", target=0.9)
+FOUND = findings(SWEEP, limits=LIMITS, about_limits=["A rule."], intervals="± is half.", target=0.9)
 COMPARISON = page(SWEEP, about(slo=SLO), FOUND)
 RUN = page([case("fair", None, 1.0)], about())
 
@@ -39,8 +39,8 @@ def test_the_answer_is_first_and_the_belief_last():
 
 
 def test_the_card_has_the_sentence_that_decides():
-    said = page(SWEEP, about(), findings(SWEEP, answer="Take fair."))
-    assert "Take fair." in read(said).sections["answer"]
+    html = page(SWEEP, about(), findings(SWEEP, answer="Take fair."))
+    assert "Take fair." in read(html).sections["answer"]
     assert str(FOUND.judged[0].verdict) in read(COMPARISON).sections["answer"], "else the verdict at load 1"
     run = page([case("fair", None, 1.0)], about(answer="fair keeps the SLO."))
     assert "fair keeps the SLO." in read(run).sections["answer"]
@@ -57,7 +57,7 @@ def test_the_choice_is_the_one_that_nothing_beats_and_carries_most():
 def test_the_drawing_beside_the_answer_has_the_limit_and_the_headroom():
     limits = [replace(LIMITS[0], carried=1.5, load=1.7, beyond=2.0), LIMITS[1]]
     drawn = page(SWEEP, about(), findings(SWEEP, limits=limits, target=0.9)).split('id="summary"')[0]
-    assert drawn.count(">asked: 90 %</text>") == 2, "for a wide screen and for a narrow one"
+    assert drawn.count(">target: 90 %</text>") == 2, "for a wide screen and for a narrow one"
     assert drawn.count(">headroom 1.5×</text>") == 2
     assert drawn.count(">collapse</text>") == 2
     assert ">headroom" not in page(SWEEP, about(), findings(SWEEP, limits=limits, target=0.9, own=False))
@@ -104,10 +104,10 @@ def test_every_figure_and_verdict_of_a_comparison_is_there():
                 assert figure.text(each.result) in words
                 assert figure.margin(each.result) in words or not figure.margin(each.result)
     words = read(COMPARISON).sections["summary"]
-    said = findings(SWEEP).judged
-    assert [str(each.verdict) in words for each in said] == [True, True]
-    assert str(said[0].verdict).startswith("Indistinguishable")
-    assert str(said[1].verdict).startswith("Best by SLO met: fair")
+    verdicts = findings(SWEEP).judged
+    assert [str(each.verdict) in words for each in verdicts] == [True, True]
+    assert str(verdicts[0].verdict).startswith("Indistinguishable")
+    assert str(verdicts[1].verdict).startswith("Best by SLO met: fair")
     assert "± is half." in words
     assert "−25 % ± 1 %" in words, "the difference to the best one"
     assert COMPARISON.count('<tr class="best">') == 1
@@ -151,10 +151,10 @@ def test_a_comparison_has_curves_distributions_maps_and_bars():
 
 
 def test_points_over_load_say_the_figures_of_the_results():
-    told = read(COMPARISON).told
+    texts = read(COMPARISON).texts
     for each in SWEEP:
-        said = f"{each.policy}\nSLO met: {ATTAINMENT.text(each.result)} {ATTAINMENT.margin(each.result)}\n{each.at}"
-        assert said in told
+        text = f"{each.policy}\nSLO met: {ATTAINMENT.text(each.result)} {ATTAINMENT.margin(each.result)}\n{each.at}"
+        assert text in texts
     assert SWEEP[0].at == "load 1 (10 req/s)"
 
 
@@ -172,8 +172,8 @@ def test_the_collapse_says_what_was_found():
     assert "greedy 1.414 1 2 – 2 SLO met by 50 %" in words
     assert "fair – 2 – 2 – –" in words
     assert "A rule." in words
-    assert "greedy\nload 1: carried, perhaps by chance" in reader.told
-    assert "greedy\ncollapses at load 1.414" in reader.told
+    assert "greedy\nload 1: carried, perhaps by chance" in reader.texts
+    assert "greedy\ncollapses at load 1.414" in reader.texts
     assert 'id="collapse"' not in page(SWEEP, about(), findings(SWEEP)), "nothing is known of it"
 
 
@@ -191,7 +191,7 @@ def drawn_lines(text: str) -> list[tuple[str, str]]:
 def test_a_load_tried_in_search_of_a_collapse_is_in_the_curves_alone():
     probe = case_of("fair", [a_run([Row(0.0, 0.0, 1.0, 2.0, output=2)])], 1.5, probe=True)
     reader = read(page([*SWEEP, probe], about(), findings(SWEEP)))
-    assert any("load 1.5" in said for said in reader.told)
+    assert any("load 1.5" in expected for expected in reader.texts)
     assert "1.5" not in " ".join(reader.sections["summary"] + reader.sections["latency"] + reader.sections["slowest"])
 
 
@@ -200,9 +200,9 @@ def test_bars_add_up_to_what_requests_took():
     result = case("fair", None, 1.0).result
     assert f"fair: {duration(result['e2e_s']['mean'])}" in reader.sections["where-time-went"]
     assert f"fair: {duration(result['ttft_s']['mean'])}" in reader.sections["where-time-went"]
-    assert "fair\nqueue, until the first token: 1 s (33.3 %)" in reader.told
-    assert "fair\ndecode, from there to the end: 2 s (66.7 %)" in reader.told
-    assert "fair\ndecode, from there to the end: 4 s (80 %)" in reader.told, "of the slowest one"
+    assert "fair\nqueue, until the first token: 1 s (33.3 %)" in reader.texts
+    assert "fair\ndecode, from there to the end: 2 s (66.7 %)" in reader.texts
+    assert "fair\ndecode, from there to the end: 4 s (80 %)" in reader.texts, "of the slowest one"
     assert MEANING["queue"] in reader.sections["where-time-went"]
     assert "transfer" not in reader.sections["where-time-went"], "no request had any"
 
@@ -214,18 +214,18 @@ def test_a_run_without_blame_has_no_bars():
     assert "Where their time went" not in reader.text
 
 
-def test_slow_requests_are_told_with_where_their_time_went():
+def test_slow_requests_are_shown_with_where_their_time_went():
     rows = [Row(0.0, 0.5, 1.0, 5.0, prompt=100, output=3, cached=25), Row(1.0, 1.0, 2.5, 2.5, output=1)]
     words = " ".join(read(page([case_of("fair", [a_run(rows)], None)], about())).sections["slowest"])
     assert "By TTFT request" in words
     assert "1 1 s 0 0 1 0 0 s 1.5 s – 1.5 s –" in words
     assert "0 0 s 100 25 25 % 3 0 500 ms 1 s 2 s 5 s –" in words
     assert words.index("1 1 s 0") < words.index("0 0 s 100"), "the slowest to its first token first"
-    told = " ".join(read(RUN).sections["slowest"])
-    assert "Request 0. Its 5 s (mean of 2 finished requests: 3 s): decode 4 s (2 s), queue 1 s (1 s);" in told
+    text = " ".join(read(RUN).sections["slowest"])
+    assert "Request 0. Its 5 s (mean of 2 finished requests: 3 s): decode 4 s (2 s), queue 1 s (1 s);" in text
 
 
-def test_a_story_is_told_as_it_is():
+def test_a_story_is_shown_as_it_is():
     life = Story([StoryLine(0.0, 0.0, "gateway", "arrives <at> last")], {}, dict.fromkeys(MEANING, 0.0), {}, 0)
     text = page([replace(case("fair", None, 1.0), stories={0: life})], about())
     assert "arrives &lt;at&gt; last" in text
@@ -266,8 +266,8 @@ def test_no_cases_is_still_a_page():
 
 
 def test_what_was_stopped_says_so():
-    told = page(SWEEP, about(), findings(SWEEP, partial="stopped by the user; 3 of 8 simulations are done"))
-    assert "Interrupted: stopped by the user; 3 of 8 simulations are done." in read(told).text
+    html = page(SWEEP, about(), findings(SWEEP, partial="stopped by the user; 3 of 8 simulations are done"))
+    assert "Interrupted: stopped by the user; 3 of 8 simulations are done." in read(html).text
     run = case("fair", None, 1.0)
     run.result["notes"]["interrupted"] = "stopped by the user after 1 of 2 seeds"
     assert "Interrupted: stopped by the user after 1 of 2 seeds." in read(page([run], about())).text

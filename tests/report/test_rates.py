@@ -35,16 +35,16 @@ def test_when_all_meet_their_slo_goodput_is_what_was_offered():
     rows = quick(101, 0.1)
     rows[50] = replace(rows[50], ended=105.0)
     run = a_run(rows, until=105.0, arrivals_end=picoseconds(10))
-    told = measure(run, a_cluster(), Slo(ttft_s=1.0))
-    assert told.slo_attainment == 1.0
-    assert told.goodput_rps == told.offered_rps == 10.0
-    assert told.window_s == 10.0 and told.duration_s == 105.0
+    measured = measure(run, a_cluster(), Slo(ttft_s=1.0))
+    assert measured.slo_attainment == 1.0
+    assert measured.goodput_rps == measured.offered_rps == 10.0
+    assert measured.window_s == 10.0 and measured.duration_s == 105.0
 
 
 def test_goodput_is_the_share_that_met_the_slo_of_what_was_offered():
     rows = [replace(row, first=row.arrived + 0.5) if at % 4 else row for at, row in enumerate(quick(41, 0.25))]
-    told = measure(a_run(rows, until=30.0, arrivals_end=picoseconds(10)), a_cluster(), Slo(ttft_s=0.1))
-    assert told.goodput_rps == pytest.approx(4.0 * 11 / 41)
+    measured = measure(a_run(rows, until=30.0, arrivals_end=picoseconds(10)), a_cluster(), Slo(ttft_s=0.1))
+    assert measured.goodput_rps == pytest.approx(4.0 * 11 / 41)
 
 
 def test_what_is_made_in_the_drain_is_not_in_the_rates():
@@ -52,14 +52,14 @@ def test_what_is_made_in_the_drain_is_not_in_the_rates():
     rows = [Row(0.5 * at, float(at), at + 0.1, at + 1.0, prompt=90, output=10) for at in range(20)]
     stats = ReplicaStats(busy=picoseconds(20), arriving=picoseconds(9.5), up_until=picoseconds(20))
     run = a_run(rows, until=20.0, arrivals_end=picoseconds(9.5), replicas=[stats])
-    told = measure(run, a_cluster(price=3600.0, tdp_w=100.0), Slo())
-    assert told.offered_rps == 2.0
-    assert told.requests_per_s == 1.0, "nine in 9.5 seconds, and 20 in 20"
+    measured = measure(run, a_cluster(price=3600.0, tdp_w=100.0), Slo())
+    assert measured.offered_rps == 2.0
+    assert measured.requests_per_s == 1.0, "nine in 9.5 seconds, and 20 in 20"
     made = 9 * 100 + 90 + 1 + 9 * 4 / 9
-    assert told.total_tokens_per_s == pytest.approx(made / 9.5)
-    assert told.cost_usd_per_mtok == pytest.approx(9.5 / made * 1e6)
-    assert told.energy_j_per_mtok == pytest.approx(100 * 9.5 / made * 1e6)
-    assert told.busy_time.mean == 1.0
+    assert measured.total_tokens_per_s == pytest.approx(made / 9.5)
+    assert measured.cost_usd_per_mtok == pytest.approx(9.5 / made * 1e6)
+    assert measured.energy_j_per_mtok == pytest.approx(100 * 9.5 / made * 1e6)
+    assert measured.busy_time.mean == 1.0
 
 
 def test_the_idle_drain_dilutes_neither_price_nor_energy_nor_busy_time():
@@ -69,11 +69,11 @@ def test_the_idle_drain_dilutes_neither_price_nor_energy_nor_busy_time():
     stats = ReplicaStats(busy=picoseconds(70), arriving=picoseconds(5), up_until=picoseconds(70))
     idle = replace(stats, busy=picoseconds(5))
     long = a_run(rows, until=70.0, arrivals_end=picoseconds(10), replicas=[stats, idle])
-    told = measure(long, a_cluster(2, price=3600.0, tdp_w=10.0), Slo())
-    assert told.busy_time.per_replica == [0.5, 0.5]
-    made = told.total_tokens_per_s * 10
-    assert told.cost_usd_per_mtok == pytest.approx(2 * 10 / made * 1e6)
-    assert told.energy_j_per_mtok == pytest.approx(2 * 10 * 10 * 0.6 / made * 1e6)
+    measured = measure(long, a_cluster(2, price=3600.0, tdp_w=10.0), Slo())
+    assert measured.busy_time.per_replica == [0.5, 0.5]
+    made = measured.total_tokens_per_s * 10
+    assert measured.cost_usd_per_mtok == pytest.approx(2 * 10 / made * 1e6)
+    assert measured.energy_j_per_mtok == pytest.approx(2 * 10 * 10 * 0.6 / made * 1e6)
 
 
 def test_a_burst_that_is_worked_off_later_counts_over_the_whole_run():
@@ -82,23 +82,23 @@ def test_a_burst_that_is_worked_off_later_counts_over_the_whole_run():
         rows = [Row(at * gap_s, 0.0, 1.0 + at, 2.0 + at, prompt=50, output=50) for at in range(11)]
         stats = ReplicaStats(busy=picoseconds(6), arriving=picoseconds(ended))
         run = a_run(rows, until=12.0, arrivals_end=picoseconds(ended), replicas=[stats])
-        told = measure(run, a_cluster(), Slo())
-        assert told.window_s == (ended or 12.0)
-        assert (told.total_tokens_per_s, told.output_tokens_per_s, told.requests_per_s) == (
+        measured = measure(run, a_cluster(), Slo())
+        assert measured.window_s == (ended or 12.0)
+        assert (measured.total_tokens_per_s, measured.output_tokens_per_s, measured.requests_per_s) == (
             1100 / 12,
             550 / 12,
             11 / 12,
         )
-        assert told.busy_time.mean == 0.5
+        assert measured.busy_time.mean == 0.5
 
 
 def test_prompts_that_are_computed_sooner_do_not_hide_what_answers_take():
     """Each figure counts over the arrivals or over the run, whichever shows more: prompts here, answers there."""
     rows = [Row(float(at), at, at + 0.1, 40.0, prompt=1000, output=100) for at in range(11)]
-    told = measure(a_run(rows, until=40.0, arrivals_end=picoseconds(10)), a_cluster(price=3600.0), Slo())
-    assert told.total_tokens_per_s > 1000.0
-    assert told.output_tokens_per_s == 1100 / 40
-    assert told.cost_usd_per_mtok_output == pytest.approx(1e6 / told.output_tokens_per_s)
+    measured = measure(a_run(rows, until=40.0, arrivals_end=picoseconds(10)), a_cluster(price=3600.0), Slo())
+    assert measured.total_tokens_per_s > 1000.0
+    assert measured.output_tokens_per_s == 1100 / 40
+    assert measured.cost_usd_per_mtok_output == pytest.approx(1e6 / measured.output_tokens_per_s)
 
 
 def test_warm_up_counts_what_is_made_after_it_whenever_its_request_came():
@@ -116,7 +116,7 @@ def test_warm_up_counts_what_is_made_after_it_whenever_its_request_came():
 def test_a_run_that_begins_later_has_the_same_rates(tenths, lasting, later_s):
     """Moved in time, with the fleet idle before."""
 
-    def told(begin: float) -> Metrics:
+    def texts(begin: float) -> Metrics:
         rows = [
             Row(came, came, came + 1, came + 1 + lasting / 10, prompt=5, output=7)
             for came in [begin + at / 10 for at in tenths]
@@ -126,7 +126,7 @@ def test_a_run_that_begins_later_has_the_same_rates(tenths, lasting, later_s):
         run = a_run(rows, until=begin + 60, arrivals_end=picoseconds(begin + max(tenths) / 10), replicas=[stats])
         return measure(run, a_cluster(price=2.0, tdp_w=100.0), Slo(e2e_s=5.0))
 
-    early, late = told(0.0), told(float(later_s))
+    early, late = texts(0.0), texts(float(later_s))
     for name in (
         "window_s", "offered_rps", "goodput_rps", "requests_per_s", "total_tokens_per_s", "cost_usd_per_mtok",
         "energy_j_per_mtok_output",
@@ -141,12 +141,12 @@ def test_simulated_rates_are_what_is_offered_or_what_can_be_done(load):
     full = ps.simulate(CLUSTER, ps.workload.closed(256, requests=2000, prompt_tokens=500, output_tokens=20)).metrics()
     rate = load * full.requests_per_s
     workload = ps.workload.poisson(rate, requests=4000, prompt_tokens=500, output_tokens=20, seed=1)
-    told = ps.simulate(CLUSTER, workload).metrics(Slo(e2e_s=1e6))
-    assert told.offered_rps == told.goodput_rps == pytest.approx(workload.rate)
-    assert 0.8 < told.requests_per_s / (min(load, 1.0) * full.requests_per_s) < 1.02
-    assert told.total_tokens_per_s == pytest.approx(min(load, 1.0) * full.total_tokens_per_s, rel=0.06)
+    measured = ps.simulate(CLUSTER, workload).metrics(Slo(e2e_s=1e6))
+    assert measured.offered_rps == measured.goodput_rps == pytest.approx(workload.rate)
+    assert 0.8 < measured.requests_per_s / (min(load, 1.0) * full.requests_per_s) < 1.02
+    assert measured.total_tokens_per_s == pytest.approx(min(load, 1.0) * full.total_tokens_per_s, rel=0.06)
     dollars_per_s = CLUSTER.pools[0].device.price_per_hour / 3600
-    assert told.cost_usd_per_mtok == pytest.approx(dollars_per_s / told.total_tokens_per_s * 1e6)
+    assert measured.cost_usd_per_mtok == pytest.approx(dollars_per_s / measured.total_tokens_per_s * 1e6)
 
 
 def test_a_workload_that_begins_late_has_the_same_rates_in_python():

@@ -29,23 +29,23 @@ def a_run() -> Run:
 
 
 def test_figures() -> None:
-    told = scalings(a_run(), CLUSTER)
-    assert told is not None
-    assert (told.scale_ups, told.scale_downs) == (3, 2), "what came after the end is left out"
-    assert (told.starting_s, told.warm_s) == (14 + 10 + 4, 6)
-    assert (told.cold_requests, told.cold_wait_s) == (3, 15 + 0.5 + 5)
+    found = scalings(a_run(), CLUSTER)
+    assert found is not None
+    assert (found.scale_ups, found.scale_downs) == (3, 2), "what came after the end is left out"
+    assert (found.starting_s, found.warm_s) == (14 + 10 + 4, 6)
+    assert (found.cold_requests, found.cold_wait_s) == (3, 15 + 0.5 + 5)
     assert replica_hours(a_run()) == pytest.approx((50 + 24) / 3600)
 
 
 def test_warm_up_is_left_out() -> None:
-    told = scalings(a_run(), CLUSTER, warmup_s=35)
-    assert told is not None
-    assert (told.scale_ups, told.scale_downs, told.starting_s) == (1, 2, 5 + 4)
-    assert (told.cold_requests, told.cold_wait_s) == (1, 5)
+    found = scalings(a_run(), CLUSTER, warmup_s=35)
+    assert found is not None
+    assert (found.scale_ups, found.scale_downs, found.starting_s) == (1, 2, 5 + 4)
+    assert (found.cold_requests, found.cold_wait_s) == (1, 5)
     assert replica_hours(a_run(), 35 * SECOND) == pytest.approx((15 + 24) / 3600)
 
 
-def test_nothing_is_told_without_a_scaler() -> None:
+def test_nothing_is_shown_without_a_scaler() -> None:
     assert scalings(Run(Records(0), []), CLUSTER) is None
     assert scaling_section([Case("kpa", {}, timeline={})]) == "" == scaling_section([Case("kpa", {})])
 

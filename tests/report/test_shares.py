@@ -15,7 +15,7 @@ from .queues import mm1
 Z = 1.959964
 
 
-def told(share: float, size: float, error: float | None = None) -> Interval:
+def texts(share: float, size: float, error: float | None = None) -> Interval:
     """The interval of one share whose standard error is that of `size` independent requests, or given."""
     error = (share * (1 - share) / size) ** 0.5 if error is None else error
     return score(Interval(share, Z * error, error=error), [share], size, 0.95)
@@ -26,29 +26,29 @@ def test_it_contains_the_interval_of_wilson(size: int, data: st.DataObject) -> N
     share = data.draw(st.integers(0, size)) / size
     middle = (share + Z**2 / (2 * size)) / (1 + Z**2 / size)
     half = Z / (1 + Z**2 / size) * (share * (1 - share) / size + Z**2 / (4 * size**2)) ** 0.5
-    found = told(share, size)
+    found = texts(share, size)
     assert found.half is not None
     assert max(found.low, 0) <= max(middle - half, 0) + 1e-9 and min(found.high, 1) >= min(middle + half, 1) - 1e-9
 
 
 def test_nothing_seen_is_bounded_by_how_much_was_looked_at() -> None:
     """Of n requests none failed: Wilson's bound is z²/(n + z²), a rule of nearly four."""
-    found = told(1.0, 1000)
+    found = texts(1.0, 1000)
     assert found.half == pytest.approx(Z**2 / 1000)
     gap = score(Interval(0.0, 0.0, error=0.0), [1.0, 1.0], 1000, 0.95)
     assert gap.half == pytest.approx(Z**2 / 1000) and not gap.apart
 
 
 def test_in_the_middle_it_is_the_plain_one_and_never_wider_than_what_is_possible() -> None:
-    assert told(0.5, 100).half == pytest.approx(Z * 0.05)
-    assert told(0.9, 2).half == 0.9
+    assert texts(0.5, 100).half == pytest.approx(Z * 0.05)
+    assert texts(0.9, 2).half == 0.9
     assert score(Interval(-0.4, 3.0, error=1.0), [1.0, 0.6], 100, 0.95).half == 1.4
     without = Interval(0.5, None, "too short to say")
     assert score(without, [0.5], 100, 0.95) is without
 
 
 def test_a_share_that_varies_more_than_its_size_says_is_worth_fewer() -> None:
-    alone, clustered = told(0.99, 1000), told(0.99, 1000, error=0.01)
+    alone, clustered = texts(0.99, 1000), texts(0.99, 1000, error=0.01)
     assert clustered.half > Z * 0.01 > alone.half
 
 

@@ -86,14 +86,14 @@ def test_a_load_has_a_row_a_case_with_doubts_and_leaves_out_empty_columns():
     cases = [Case("fast", result_of(1.0, 1.2)), Case("slow", result_of(3.0))]
     verdict = Verdict(TTFT[1], "fast", (), (), {"slow": Interval(1.9, 0.2)})
     show_load(cases, verdict, file=out)
-    head, fast, slow, blank, *_, said = out.getvalue().splitlines()[1:10]
+    head, fast, slow, blank, *_, text = out.getvalue().splitlines()[1:10]
     assert blank == "" and out.getvalue().count("\npolicy ") == 2, "wider than a line, so there are two tables"
     assert all(len(line) <= WIDTH for line in out.getvalue().splitlines())
     assert head.split()[:4] == ["policy", "TTFT", "p50", "to"]
     assert head.count("TTFT p50") == 1 and "$" not in head and "Rejected" not in head
     assert fast.startswith("fast    1.1 s ± 1.3 s             best") and "100 %" in fast
     assert slow.startswith("slow          3 s ± ?  +1.9 s ± 200 ms")
-    assert said == "Best by TTFT p50: fast (the next is slow, 1.9 s ± 200 ms away)."
+    assert text == "Best by TTFT p50: fast (the next is slow, 1.9 s ± 200 ms away)."
 
 
 def test_no_cases_is_an_empty_table():

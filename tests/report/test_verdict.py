@@ -1,4 +1,4 @@
-"""Who is better: a winner, those that cannot be told apart, and those of which nothing can be said."""
+"""Who is better: a winner, those that are equal within their intervals, and those that cannot be judged."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def test_the_best_is_the_lowest_or_the_highest_as_the_figure_has_it():
 
 
 def test_a_clear_verdict_says_how_far_the_next_one_is():
-    said = str(judged(P99, {"slow": 2.0, "fast": 1.0, "next": 1.5}, 0.1))
-    assert said == "Best by TTFT p99: fast (the next is next, 500 ms ± 100 ms away)."
+    text = str(judged(P99, {"slow": 2.0, "fast": 1.0, "next": 1.5}, 0.1))
+    assert text == "Best by TTFT p99: fast (the next is next, 500 ms ± 100 ms away)."
 
 
 def test_what_lies_within_chance_is_indistinguishable_and_it_says_what_it_would_take():
@@ -51,9 +51,9 @@ def test_what_lies_within_chance_is_indistinguishable_and_it_says_what_it_would_
         (Length(777, 1, recorded=True), "3,100 requests in place of 777"),
     ],
 )
-def test_what_would_decide_is_said_in_seeds_or_requests(length, much):
-    said = str(judged(P99, {"a": 1.0, "b": 1.1}, 0.199999, length))
-    assert said.endswith(f"; about {much} might tell them apart).")
+def test_what_would_decide_is_given_in_seeds_or_requests(length, much):
+    text = str(judged(P99, {"a": 1.0, "b": 1.1}, 0.199999, length))
+    assert text.endswith(f"; about {much} might tell them apart).")
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_what_would_decide_is_said_in_seeds_or_requests(length, much):
         (Length(30, 1, recorded=True), "a recording several times as long might decide"),
     ],
 )
-def test_where_nothing_can_be_said_it_names_the_cure(length, cure):
-    said = str(judged(P99, {"a": 1.0, "b": 5.0}, lambda *_: None, length))
-    assert said == f"No verdict by TTFT p99 between a and b: too short to say; {cure}."
+def test_where_there_is_no_verdict_it_names_the_cure(length, cure):
+    text = str(judged(P99, {"a": 1.0, "b": 5.0}, lambda *_: None, length))
+    assert text == f"No verdict by TTFT p99 between a and b: too short to say; {cure}."
 
 
 def test_a_difference_without_interval_is_no_verdict():
@@ -76,7 +76,7 @@ def test_a_difference_without_interval_is_no_verdict():
 
 
 @pytest.mark.parametrize("values", [{}, {"a": 1.0}, {"a": 1.0, "b": None}])
-def test_one_result_has_nobody_to_be_better_than(values):
+def test_one_result_has_none_to_be_better_than(values):
     verdict = judged(P99, values, 0.1)
     assert verdict == Verdict(P99) and str(verdict) == "" and verdict.as_dict()["best"] is None
 
@@ -91,10 +91,10 @@ def test_everyone_is_the_best_beaten_or_tied(values, half):
 
 def test_many_comparisons_ask_more_of_each():
     """Bonferroni: with k results each difference is asked for at 1 − 5 %/(k − 1)."""
-    asked = []
+    requests = []
     for count in (2, 3, 11):
-        judge(P99, {str(at): 1.0 for at in range(count)}, lambda a, b, c: asked.append(c) or Interval(0.0, 1.0))
-    assert asked[0] == pytest.approx(CONFIDENCE) and asked[1] == pytest.approx(0.975) and asked[-1] == 0.995
+        judge(P99, {str(at): 1.0 for at in range(count)}, lambda a, b, c: requests.append(c) or Interval(0.0, 1.0))
+    assert requests[0] == pytest.approx(CONFIDENCE) and requests[1] == pytest.approx(0.975) and requests[-1] == 0.995
 
 
 def test_the_deciding_figures_have_a_better_side_and_near_names_help():

@@ -28,10 +28,10 @@ def test_the_slowest_are_the_slowest_finished_ones_as_the_table_has_them(times, 
         found = as_rows(table)
         slow = finished.sort([name, "arrival_s", "request"], descending=[True, False, False]).head(most)
         assert [row["request"] for row in found] == slow["request"].to_list()
-        for row, told in zip(found, slow.iter_rows(named=True), strict=True):
+        for row, entry in zip(found, slow.iter_rows(named=True), strict=True):
             assert set(row) == set(COLUMNS)
-            for column in set(COLUMNS) & set(told):
-                assert row[column] == told[column] or abs(row[column] - told[column]) < 1e-9
+            for column in set(COLUMNS) & set(entry):
+                assert row[column] == entry[column] or abs(row[column] - entry[column]) < 1e-9
             assert abs(row["queue"] + row["decode"] - row["e2e_s"]) < 1e-9, "its parts add up"
 
 
@@ -43,11 +43,11 @@ def test_the_slowest_hundredth_has_samples_of_its_own():
     rows = [Row(0.0, 0.0, 1.0, 2.0, output=2) for _ in range(198)]
     rows += [Row(0.0, 0.0, 1.0, 22.0, output=2) for _ in range(2)]
     rows[7] = rows[8] = Row(0.0, 0.0, 9.0, 10.0, output=2)
-    told = samples(blamed(a_run(rows, until=30.0)))
-    assert told is not None
-    assert told["slowest"]["ttft"]["queue"] == 1.0
-    assert told["slowest"]["rest"]["decode"] == 21.0
-    assert told["slowest_ttft"]["ttft"]["queue"] == 9.0
-    assert np.isclose(told["mean"]["ttft"]["queue"], (198 + 2 * 9) / 200)
-    assert {name: unpacked(packed(each)) for name, each in told.items()} == told
+    found = samples(blamed(a_run(rows, until=30.0)))
+    assert found is not None
+    assert found["slowest"]["ttft"]["queue"] == 1.0
+    assert found["slowest"]["rest"]["decode"] == 21.0
+    assert found["slowest_ttft"]["ttft"]["queue"] == 9.0
+    assert np.isclose(found["mean"]["ttft"]["queue"], (198 + 2 * 9) / 200)
+    assert {name: unpacked(packed(each)) for name, each in found.items()} == found
     assert samples(a_run(rows)) is None, "nobody asked"

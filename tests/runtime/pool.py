@@ -27,13 +27,13 @@ class Pool:
         """`job(*given)` on every rank; the results by rank. A rank that raises fails the test with its traceback."""
         for ours, _ in self._ends:
             ours.send((job, given))
-        told = []
+        seen = []
         for rank, (ours, _) in enumerate(self._ends):
             assert ours.poll(PATIENCE_S), f"rank {rank} does not answer"
-            told.append(ours.recv())
-        failed = [f"rank {rank}: {said}" for rank, (well, said) in enumerate(told) if not well]
+            seen.append(ours.recv())
+        failed = [f"rank {rank}: {expected}" for rank, (well, expected) in enumerate(seen) if not well]
         assert not failed, "\n".join(failed)
-        return [said for _, said in told]
+        return [expected for _, expected in seen]
 
     def close(self) -> None:
         for ours, _ in self._ends:

@@ -95,9 +95,9 @@ def test_published_schedules_whose_weights_change(pool: Pool, name: str) -> None
 
 
 def check_versions(pool: Pool, schedule: Schedule) -> None:
-    told = pool.run(_run_versions, schedule)
+    results = pool.run(_run_versions, schedule)
     wanted, losses = _by_versions(schedule)
-    for rank, (found, own, most) in enumerate(told):
+    for rank, (found, own, most) in enumerate(results):
         for mine, true in zip(found, wanted[rank], strict=True):
             assert float((mine - true).abs().max()) < EXACT
         for at, loss in own.items():
@@ -159,8 +159,8 @@ BAND = 0.1
 def test_the_loss_stays_near_that_of_sgd(pool: Pool, name: str) -> None:
     """The mean of the last 40 of 200 updates, over three seeds; what is learnt is to count."""
     for seed in range(3):
-        told = pool.run(_learn, make(name, RANKS, 200), seed)
-        found = sum(loss for own in told for at, loss in own.items() if at >= 160) / 40
+        results = pool.run(_learn, make(name, RANKS, 200), seed)
+        found = sum(loss for own in results for at, loss in own.items() if at >= 160) / 40
         sgd = _sgd(200, seed)
         assert sum(sgd[160:]) / 40 < 0.7 * sum(sgd[:20]) / 20
         assert abs(found / (sum(sgd[160:]) / 40) - 1) < BAND

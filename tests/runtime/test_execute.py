@@ -28,10 +28,10 @@ each_schedule = pytest.mark.parametrize(
 @each_schedule
 def test_gradients_are_those_of_one_process(pool: Pool, name: str) -> None:
     schedule = make(name, RANKS, 8)
-    told = pool.run(run, schedule)
-    assert error(schedule, told) < EXACT
+    results = pool.run(run, schedule)
+    assert error(schedule, results) < EXACT
     whole = communicate(schedule)
-    assert [done for *_, done in told] == [[str(op) for op in row] for row in whole.ranks]
+    assert [done for *_, done in results] == [[str(op) for op in row] for row in whole.ranks]
 
 
 @pytest.mark.parametrize("seed", [3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 30))])

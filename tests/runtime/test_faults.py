@@ -143,51 +143,51 @@ def test_a_rank_that_raises_is_named() -> None:
 
 @pytest.mark.slow
 def test_a_rank_that_is_killed_is_named() -> None:
-    said = _fails(lambda: os.kill(os.getpid(), signal.SIGKILL))
-    assert said == "rank 2 was ended by signal 9 (SIGKILL) in 2F3"
+    message = _fails(lambda: os.kill(os.getpid(), signal.SIGKILL))
+    assert message == "rank 2 was ended by signal 9 (SIGKILL) in 2F3"
 
 
 @pytest.mark.slow
 def test_a_rank_that_hangs_is_named() -> None:
-    said = _fails(threading.Event().wait)
-    assert said.startswith("rank 2 is stuck in 2F3: rank ")
-    assert "waits for rank 2 in " in said
+    message = _fails(threading.Event().wait)
+    assert message.startswith("rank 2 is stuck in 2F3: rank ")
+    assert "waits for rank 2 in " in message
 
 
 @pytest.mark.slow
 def test_a_rank_that_is_stopped_is_named() -> None:
-    said = _fails(lambda: signal.pthread_kill(threading.get_ident(), signal.SIGSTOP))  # at once, here
-    assert said.startswith("rank 2 does not answer, last seen in 2F3: rank ")
-    assert "waits for rank 2 in " in said
+    message = _fails(lambda: signal.pthread_kill(threading.get_ident(), signal.SIGSTOP))  # at once, here
+    assert message.startswith("rank 2 does not answer, last seen in 2F3: rank ")
+    assert "waits for rank 2 in " in message
 
 
 @pytest.mark.slow
-def test_ranks_that_nobody_waits_for_say_it_themselves(capfd: pytest.CaptureFixture[str]) -> None:
+def test_ranks_that_no_other_waits_for_report_it_themselves(capfd: pytest.CaptureFixture[str]) -> None:
     """As under torchrun: one line, from whoever found out."""
     _fails(_raise, board=False)
-    told = [line for line in capfd.readouterr().err.splitlines() if line.startswith("poise:")]
-    assert told == ["poise: rank 2 failed in 2F3: ValueError: no more numbers"]
+    printed = [line for line in capfd.readouterr().err.splitlines() if line.startswith("poise:")]
+    assert printed == ["poise: rank 2 failed in 2F3: ValueError: no more numbers"]
 
 
 @pytest.mark.slow
 def test_a_lost_neighbour_is_named_by_who_waits_for_it(capfd: pytest.CaptureFixture[str]) -> None:
     _fails(lambda: os.kill(os.getpid(), signal.SIGKILL), board=False)
-    told = [line for line in capfd.readouterr().err.splitlines() if line.startswith("poise:")]
-    assert len(told) == 1
-    assert told[0].startswith("poise: rank 2 was lost while rank ")
+    printed = [line for line in capfd.readouterr().err.splitlines() if line.startswith("poise:")]
+    assert len(printed) == 1
+    assert printed[0].startswith("poise: rank 2 was lost while rank ")
 
 
 @pytest.mark.slow
 def test_ranks_die_with_their_parent() -> None:
     """The parent is a process of its own here; its ranks wait for nothing for ever."""
-    told, tell = os.pipe()
+    pipe, tell = os.pipe()
     parent = os.fork()
     if parent == 0:
         ranks = Ranks(2, lambda seat: threading.Event().wait() and None)
         os.write(tell, " ".join(str(process.pid) for process in ranks.processes).encode())
         threading.Event().wait()
-    pids = [int(word) for word in os.read(told, 100).split()]
-    os.close(told)
+    pids = [int(word) for word in os.read(pipe, 100).split()]
+    os.close(pipe)
     os.close(tell)
     handles = [os.pidfd_open(pid) for pid in pids]
     os.kill(parent, signal.SIGKILL)

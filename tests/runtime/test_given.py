@@ -71,4 +71,4 @@ def refused(stages: list[nn.Module]) -> str:
 
 
 def test_a_pipeline_refuses_them_on_every_rank(pool: Pool) -> None:
-    assert all("stage 0 and stage 3 share" in said for said in pool.run(refused, tied()))
+    assert all("stage 0 and stage 3 share" in expected for expected in pool.run(refused, tied()))

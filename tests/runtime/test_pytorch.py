@@ -58,6 +58,6 @@ def test_what_pytorch_cannot_run_is_named(pool: Pool) -> None:
         r"0S\d \(rank 0, slot \d\) is none of PyTorch's operations": with_vocabulary(1, 1),
         "updates stash: PyTorch changes weights once": replace(make("one_f_one_b", RANKS, 4), updates="stash"),
     }
-    for said, schedule in cases.items():
-        with pytest.raises(AssertionError, match=f"ScheduleError: {said}"):
+    for expected, schedule in cases.items():
+        with pytest.raises(AssertionError, match=f"ScheduleError: {expected}"):
             pool.run(run_there, schedule)

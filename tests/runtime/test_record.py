@@ -56,12 +56,12 @@ def test_order_and_memory_are_those_of_the_simulation(pool: Pool, name: str, cop
     for rank, row in enumerate(recording.ranks):
         own = [each for each in recording.order()[rank] if each.kind not in COMMUNICATIONS]
         assert own == list(schedule.ranks[rank])
-        told = {each.op: each for each in row}
-        held = [told[str(op)].held * schedule.chunk for op in own]
+        events = {each.op: each for each in row}
+        held = [events[str(op)].held * schedule.chunk for op in own]
         assert held == [Fraction(level, levels.scale) for level in levels.curve(rank)]
         for at, op in enumerate(own):
             index = graph.first[rank] + at
-            starts[index], ends[index] = told[str(op)].start, told[str(op)].end
+            starts[index], ends[index] = events[str(op)].start, events[str(op)].end
     for index, need in enumerate(graph.waits.tolist()):
         assert need < 0 or ends[need] <= starts[index]
     assert max(each.bytes for each in recording.ranks[0]) > 0
@@ -103,12 +103,12 @@ def test_costs_are_those_that_were_measured() -> None:
 def test_calibrate_tells_the_costs_and_the_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a_recording().save(tmp_path / "x.json")
     assert main(["calibrate", str(tmp_path / "x.json")]) == 0
-    said = capsys.readouterr().out
-    assert "step: 22 ms measured, 21.5 ms simulated (-2.3 %)" in said
-    assert "for poise train schedule: --f 2,3 --b 4,5 --w 6,7 --comm 0.75,0" in said
+    printed = capsys.readouterr().out
+    assert "step: 22 ms measured, 21.5 ms simulated (-2.3 %)" in printed
+    assert "for poise train schedule: --f 2,3 --b 4,5 --w 6,7 --comm 0.75,0" in printed
     assert main(["calibrate", str(tmp_path / "x.json"), "--json", "-"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["peak_measured"] == [0, 0] and told["peak_simulated"] == [1, 1]
+    events = json.loads(capsys.readouterr().out)
+    assert events["peak_measured"] == [0, 0] and events["peak_simulated"] == [1, 1]
     assert main(["calibrate", str(tmp_path / "x.json"), "--model", "x"]) == 2
 
 

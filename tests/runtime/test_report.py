@@ -13,7 +13,7 @@ from poise.runtime.size import Size
 
 
 @pytest.mark.parametrize(
-    ("left", "seconds", "said"),
+    ("left", "seconds", "expected"),
     [
         (198, 2.2, "198 steps are left, of about 2.2 s each: 7 min (--steps 20 would take about 44 s)"),
         (198, 0.1, "198 steps are left, of about 0.1 s each: 20 s"),
@@ -21,11 +21,11 @@ from poise.runtime.size import Size
         (0, 1.0, ""),
     ],
 )
-def test_the_time_of_the_rest_and_a_shorter_run(left: int, seconds: float, said: str) -> None:
-    assert forecast(left, seconds) == said
+def test_the_time_of_the_rest_and_a_shorter_run(left: int, seconds: float, expected: str) -> None:
+    assert forecast(left, seconds) == expected
 
 
-def test_it_is_said_once_by_the_second_step(tmp_path: Path) -> None:
+def test_it_is_printed_once_by_the_second_step(tmp_path: Path) -> None:
     file = io.StringIO()
     job = Job(tmp_path / "text", schedule_of("gpipe", 1, 1, None), Size(1, 8, 1, 256, 8), tmp_path, 100)
     report = Report(job, 0, file)

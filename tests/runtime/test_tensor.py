@@ -104,8 +104,8 @@ def test_shards_have_their_parts_of_the_gradients(pool: Pool) -> None:
     for (up, down), norm in zip(weights, norms, strict=True):
         x = x + nn.functional.gelu(norm(x) @ up.T) @ down.T
     _loss(x, target).backward()
-    for told in pool.run(_run, None):
-        for stage, part, (up, down, scale, shift) in told:
+    for results in pool.run(_run, None):
+        for stage, part, (up, down, scale, shift) in results:
             wanted = [weights[stage][0].grad, weights[stage][1].grad, norms[stage].weight.grad, norms[stage].bias.grad]
             assert all(each is not None for each in wanted)
             parts = [wanted[0].chunk(2, 0)[part], wanted[1].chunk(2, 1)[part], *wanted[2:]]  # type: ignore[union-attr]
@@ -147,8 +147,8 @@ def test_a_decoder_in_parts_has_the_gradients_of_the_whole(pool: Pool, name: str
     loss, wanted = alone(make(name, STAGES, MICROBATCHES))
     norm = torch.stack([each.square().sum() for each in wanted.values()]).sum().sqrt().item()
     seen: set[str] = set()
-    for told, measured, part, gradients in pool.run(_decoder, name):
-        assert abs(told - loss) < 1e-10 and abs(measured - norm) < 1e-10
+    for results, measured, part, gradients in pool.run(_decoder, name):
+        assert abs(results - loss) < 1e-10 and abs(measured - norm) < 1e-10
         seen |= gradients.keys()
         for each, found in gradients.items():
             assert float((found - _part(each, wanted[each], part)).abs().max()) < 1e-10, each

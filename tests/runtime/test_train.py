@@ -154,7 +154,7 @@ def test_under_torchrun(text: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"length": 4000}, r"text.txt: has 1800 bytes, and a sequence of --length 4000 .* takes 4001; give a longer"),
         ({"layers": 5, "ranks": 4}, r"5 layers are 10 parts .* do not divide into 4 stages; give 6 layers"),
@@ -168,8 +168,8 @@ def test_under_torchrun(text: Path, tmp_path: Path) -> None:
         ({"resume": True}, "holds no complete checkpoint"),
     ],
 )
-def test_what_is_wrong_is_said_first(text: Path, tmp_path: Path, given: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_what_is_wrong_is_reported_first(text: Path, tmp_path: Path, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         run(wish(text, tmp_path / "out", **given))
     assert not any(tmp_path.glob("out/*"))
 
@@ -198,7 +198,7 @@ def test_no_text_and_a_faulty_file(text: Path, tmp_path: Path) -> None:
         run(wish(text, tmp_path / "out", schedule=str(file), ranks=3, microbatches=None))
 
 
-def test_without_pytorch_the_cure_is_said(text: Path, tmp_path: Path) -> None:
+def test_without_pytorch_the_cure_is_named(text: Path, tmp_path: Path) -> None:
     code = (
         "import sys, importlib.util as u; find = u.find_spec\n"
         "u.find_spec = lambda name, *more: None if name == 'torch' else find(name, *more)\n"

@@ -65,20 +65,20 @@ def run(schedule: Schedule) -> tuple[dict[int, float], dict[str, Tensor], list[s
     return {at: loss.item() for at, loss in outcome.losses.items()}, found, list(map(str, outcome.done))
 
 
-def error(schedule: Schedule, told: list[tuple[dict[int, float], dict[str, Tensor], list[str]]]) -> float:
+def error(schedule: Schedule, runs: list[tuple[dict[int, float], dict[str, Tensor], list[str]]]) -> float:
     """The largest difference of loss or gradient from one process; every weight of every copy and shard is looked at.
 
     The gradient of a weight that no microbatch meets is none, or zero.
     """
     loss, gradients = alone(schedule)
-    losses = {at: each for own, _, _ in told for at, each in own.items()}
+    losses = {at: each for own, _, _ in runs for at, each in own.items()}
     assert sorted(losses) == list(range(schedule.microbatches))
     worst = abs(sum(losses.values()) / schedule.microbatches - loss)
     seen = set()
-    for _, found, _ in told:
+    for _, found, _ in runs:
         for name, gradient in found.items():
             whole, _, shard = name.partition("/")
-            true = gradients[whole].chunk(len(told))[int(shard)] if shard else gradients[whole]
+            true = gradients[whole].chunk(len(runs))[int(shard)] if shard else gradients[whole]
             worst = max(worst, float((gradient - true).abs().max()))
             seen.add(whole)
     assert seen == set(gradients)

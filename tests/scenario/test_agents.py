@@ -36,9 +36,9 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_run_in_lanes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "agents.yaml", "--out", "out"]) == 0
-    said = capsys.readouterr().out
-    assert "Load: 2 lanes for 60 s of 3 conversations, reachable prefix hits" in said
-    assert "Conversations done" in said and "Interactivity p90" in said
+    printed = capsys.readouterr().out
+    assert "Load: 2 lanes for 60 s of 3 conversations, reachable prefix hits" in printed
+    assert "Conversations done" in printed and "Interactivity p90" in printed
     result = json.loads(Path("out/result.json").read_text())
     assert result["agents"]["lanes"] == 2 and result["agents"]["finished"] > 3
     assert result["agents"]["subagents"] > 2 and result["programs"]["finished"] > 0
@@ -58,8 +58,8 @@ def test_a_run_in_lanes(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_loads_are_multiples_of_lanes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "agents.yaml", "--policies", "round_robin,prefix_cache", "--loads", "0.5,2"]) == 0
-    said = capsys.readouterr().out
-    assert "Load 0.5: 1 lane for 60 s" in said and "Load 2: 4 lanes for 60 s" in said
+    printed = capsys.readouterr().out
+    assert "Load 0.5: 1 lane for 60 s" in printed and "Load 2: 4 lanes for 60 s" in printed
     assert main(["compare", "agents.yaml", "--policies", "round_robin,prefix_cache", "--loads", "0.3"]) == 2
     assert "2 times load 0.3 is 0.6, which must be a whole number; give other loads" in capsys.readouterr().err
 
@@ -67,8 +67,8 @@ def test_loads_are_multiples_of_lanes(capsys: pytest.CaptureFixture[str]) -> Non
 def test_without_lanes_conversations_begin_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     Path("agents.yaml").write_text(SCENARIO.replace(", lanes: 2, duration_s: 60", ""))
     assert main(["simulate", "agents.yaml", "--json", "all.json"]) == 0
-    told = json.loads(Path("all.json").read_text())
-    assert told["requests"] == 12 and told["agents"]["lanes"] == 0 and told["agents"]["finished"] == 3
+    result = json.loads(Path("all.json").read_text())
+    assert result["requests"] == 12 and result["agents"]["lanes"] == 0 and result["agents"]["finished"] == 3
     Path("agents.yaml").write_text(SCENARIO.replace("lanes: 2, duration_s: 60", "open_loop: true"))
     capsys.readouterr()
     assert main(["simulate", "agents.yaml"]) == 0
@@ -82,7 +82,7 @@ def test_long_conversations_are_left_out(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "expected"),
     [
         (
             "trace: agents.jsonl, lanes: 2, scale: 2",
@@ -98,11 +98,11 @@ def test_long_conversations_are_left_out(capsys: pytest.CaptureFixture[str]) -> 
         ),
     ],
 )
-def test_mistakes(changed: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes(changed: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("flat.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,9,9\n")
     Path("agents.yaml").write_text(SCENARIO.replace("trace: agents.jsonl, lanes: 2, duration_s: 60", changed))
     assert main(["simulate", "agents.yaml"]) == 2
-    assert said in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 def test_an_end_of_the_run_conflicts(capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,11 +112,11 @@ def test_an_end_of_the_run_conflicts(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_commands_that_need_a_rate_refuse(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--trace", "agents.jsonl"]) == 2
-    said = capsys.readouterr().err
-    assert "holds conversations of agents, whose load is a number of lanes" in said and said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert "holds conversations of agents, whose load is a number of lanes" in printed and printed.count("\n") == 1
     assert main(["plan", "--trace", "agents.jsonl", *PLAN]) == 2
-    said = capsys.readouterr().err
-    assert "its conversations do not say when they began, so it has no rate" in said and said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert "its conversations do not say when they began, so it has no rate" in printed and printed.count("\n") == 1
 
 
 PLAN = ["--model", "llama-3.1-8b", "--slo", "ttft_s=1", "--devices", "H100"]

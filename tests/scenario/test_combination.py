@@ -63,7 +63,7 @@ def test_a_batcher_that_leaves_work_undone(kind: type, able: Role | None) -> Non
                 check(pool, kind())
 
 
-def test_it_is_said_before_anything_runs() -> None:
+def test_the_warning_comes_before_anything_runs() -> None:
     pools = (replace(POOL, role="prefill"), replace(POOL, role="decode", name="there"))
     with pytest.raises(ScenarioError, match=r"PromptsAlone leaves a request undone in pool 'there'.*another role"):
         simulate(
@@ -84,7 +84,7 @@ SHORT = "poisson: {rate: 10, requests: 50, prompt_tokens: 9, output_tokens: 2}"
 
 @pytest.mark.parametrize("command", ["simulate", "compare"])
 @pytest.mark.parametrize(
-    ("workload", "more", "said"),
+    ("workload", "more", "expected"),
     [
         (SHORT, "", "ttl_s 30 of FixedTtl is longer than the run, which takes requests for 5.62406 s"),
         (SHORT, "run: {until_s: 20}", "which takes requests for 20 s: nothing would expire; give less"),
@@ -98,19 +98,21 @@ SHORT = "poisson: {rate: 10, requests: 50, prompt_tokens: 9, output_tokens: 2}"
     ],
 )
 def test_kv_is_kept_where_it_is_found_and_for_no_longer_than_the_run(
-    command: str, workload: str, more: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, workload: str, more: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "scenario.yaml"
     file.write_text(FILE.replace("WORKLOAD", workload) + more)
     options = ["--seeds", "2"] if command == "compare" else []
-    assert main([command, str(file), "--quiet", *options]) == (2 if said else 0)
+    assert main([command, str(file), "--quiet", *options]) == (2 if expected else 0)
     error = capsys.readouterr().err
-    assert said in error
-    assert not said or error.count("\n") == 1
+    assert expected in error
+    assert not expected or error.count("\n") == 1
 
 
 @pytest.mark.parametrize("command", ["simulate", "compare"])
-def test_prefixes_that_nobody_could_use_again(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prefixes_that_no_request_could_use_again(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A term may forbid the prefix cache, which is on by default; a pool's own engine may be what turns it off."""
     file = tmp_path / "scenario.yaml"
     text = FILE.replace("WORKLOAD", SHORT).replace("policies: {cache: {fixed_ttl: {ttl_s: 30}}}\n", "")

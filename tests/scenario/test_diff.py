@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from poise.cli import main
-from poise.report.cause import SAID
+from poise.report.cause import TEXTS
 from poise.report.diff import Diff
 from poise.report.difference import sentence
 from poise.scenario.diff import compare
@@ -58,7 +58,7 @@ def planted(scenario: str, *sets: str) -> Diff:
 def test_what_was_planted_is_named_first(folder: Path, scenario: str, change: str, cause: str) -> None:
     diff = planted(scenario, change)
     assert diff.cause is not None and diff.cause.name == cause
-    assert f"First cause: {SAID[cause]} (" in sentence(diff)
+    assert f"First cause: {TEXTS[cause]} (" in sentence(diff)
     e2e, parts = diff.figures["e2e_s.mean"], diff.parts
     assert sum(part.mean.by for part in parts) == pytest.approx(e2e.by, rel=1e-9)
     assert abs(e2e.by) > diff.margin
@@ -98,11 +98,11 @@ def test_saved_results_give_what_scenarios_give(folder: Path, capsys: pytest.Cap
     assert main(["diff", "a", "b", "--json", "-"]) == 0
     saved = json.loads(capsys.readouterr().out)
     assert main(["diff", "shared.yaml", "--set", change, "--json", "diff.json"]) == 0
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     simulated = json.loads(Path("diff.json").read_text())
     assert {**saved, "a": "", "b": ""} == {**simulated, "a": "", "b": ""}
-    assert saved["cause"]["name"] == "miss" and saved["sentence"] in told
-    assert told.startswith("A: shared.yaml\nB: shared.yaml --set engine.prefix_caching=false\n")
+    assert saved["cause"]["name"] == "miss" and saved["sentence"] in printed
+    assert printed.startswith("A: shared.yaml\nB: shared.yaml --set engine.prefix_caching=false\n")
 
 
 def test_what_cannot_be_compared(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,12 +44,12 @@ def test_steps_are_those_that_validation_scores(tmp_path: Path, engine: str, ver
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ("{engine: triton}", r"scenario.yaml:4: cost.engine: 'triton' is not a known engine"),
         ("{engine: vllm, versoin: 1}", "versoin"),
     ],
 )
-def test_mistakes_point_into_the_file(tmp_path: Path, given: str, said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_mistakes_point_into_the_file(tmp_path: Path, given: str, message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         built(tmp_path, given)

@@ -44,14 +44,14 @@ def test_it_resolves_to_the_same_file(scenario: Path) -> None:
 
 
 def test_a_recorded_run_says_what_replicas_it_had(scenario: Path) -> None:
-    told = trace_header(build(load(scenario)))
-    assert list(told["policies"]["router"]) == ["cache_aware"]
-    assert told["replicas"][0]["prefill_rate"] > 0 and told["engines"][0]["token_budget"] == 8192
-    assert told["scenario"]["cost"]["fitted"].endswith("cost.json")
+    found = trace_header(build(load(scenario)))
+    assert list(found["policies"]["router"]) == ["cache_aware"]
+    assert found["replicas"][0]["prefill_rate"] > 0 and found["engines"][0]["token_budget"] == 8192
+    assert found["scenario"]["cost"]["fitted"].endswith("cost.json")
 
 
 @pytest.mark.parametrize(
-    ("cost", "said"),
+    ("cost", "message"),
     [
         ("{fitted: other.json}", r"scenario.yaml:4: cost.fitted: .*other.json: cannot be read .*; give a file"),
         ("{fitted: 5}", "cost.fitted: 5 must be a text"),
@@ -60,7 +60,7 @@ def test_a_recorded_run_says_what_replicas_it_had(scenario: Path) -> None:
         ("5", "cost: 5 must be a mapping"),
     ],
 )
-def test_mistakes_are_named(cost: str, said: str, scenario: Path) -> None:
+def test_mistakes_are_named(cost: str, message: str, scenario: Path) -> None:
     scenario.write_text(TEXT.replace("{fitted: cost.json}", cost))
-    with pytest.raises(ScenarioError, match=said):
+    with pytest.raises(ScenarioError, match=message):
         build(load(scenario))

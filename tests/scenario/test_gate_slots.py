@@ -43,8 +43,8 @@ def test_one_of_each(tmp_path: Path) -> None:
 def test_a_lender(tmp_path: Path) -> None:
     made = problem(tmp_path, "lender: {infinite_llm: {slack: 0.1}}")
     assert made.bundles[0][1].lender == InfiniteLlm(slack=0.1)
-    told = resolved(made)["policies"]["lender"]["infinite_llm"]
-    assert (told["slack"], told["roomy"]) == (0.1, 0.8)
+    settings = resolved(made)["policies"]["lender"]["infinite_llm"]
+    assert (settings["slack"], settings["roomy"]) == (0.1, 0.8)
 
 
 def test_none_by_default(tmp_path: Path) -> None:
@@ -72,17 +72,17 @@ def test_what_is_resolved_is_read_back(tmp_path: Path) -> None:
     first = problem(
         tmp_path, "order: edf\nadmission: {all: [{ceiling: {requests: 4}}, early_reject]}\npredictor: oracle"
     )
-    told = resolved(first)
-    assert told["policies"]["order"] == {"edf": {"ttft_s": 5.0}}
-    assert told["policies"]["admission"]["all"][1] == {"early_reject": {"ttft_s": 5.0, "hit_rate": 0.0}}
+    settings = resolved(first)
+    assert settings["policies"]["order"] == {"edf": {"ttft_s": 5.0}}
+    assert settings["policies"]["admission"]["all"][1] == {"early_reject": {"ttft_s": 5.0, "hit_rate": 0.0}}
     again = tmp_path / "again.yaml"
-    write_yaml(told, again)
-    assert resolved(build(load(again))) == told
+    write_yaml(settings, again)
+    assert resolved(build(load(again))) == settings
     assert build(load(again)).bundles[0][1].admission == (Ceiling(4), EarlyReject())
 
 
 @pytest.mark.parametrize(
-    ("policies", "said"),
+    ("policies", "message"),
     [
         ("admission: {all: []}", r"scenario\.yaml:5: policies\.admission: all: \[\] is not a list of admissions; give"),
         ("admission: {all: ceiling}", "is not a list of admissions"),
@@ -100,8 +100,8 @@ def test_what_is_resolved_is_read_back(tmp_path: Path) -> None:
         ("predictor: oracel", "'oracel' is no predictor; did you mean oracle"),
     ],
 )
-def test_errors_name_the_cure(tmp_path: Path, policies: str, said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_errors_name_the_cure(tmp_path: Path, policies: str, message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         problem(tmp_path, policies)
 
 

@@ -38,20 +38,20 @@ def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_comparison_says_it_on_the_terminal_in_the_json_and_in_the_report(
     scenario: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = (
+    text = (
         "The requests have no prefix identity: prefix_cache goes by the fewest requests, min_ttft goes by the least "
         f"queued work, and no prompt hits a cache. To compare by prefix, {CURE}."
     )
     assert main(["compare", "scenario.yaml", "--jobs", "1", "--out", "out"]) == 0
-    assert capsys.readouterr().out.count(said) == 1
-    told = json.loads(Path("out/result.json").read_text())["loads"][0]["policies"]
+    assert capsys.readouterr().out.count(text) == 1
+    result = json.loads(Path("out/result.json").read_text())["loads"][0]["policies"]
     why = f"the requests have no prefix identity, so it goes by the fewest requests, and no prompt hits a cache; {CURE}"
-    assert told["prefix_cache"]["notes"]["prefix_hit_rate"] == why
-    assert "prefix_hit_rate" not in told["least_requests"]["notes"]
+    assert result["prefix_cache"]["notes"]["prefix_hit_rate"] == why
+    assert "prefix_hit_rate" not in result["least_requests"]["notes"]
     assert why in Path("out/report.html").read_text()
 
 
-def test_a_run_says_it_of_a_router_that_was_asked_for(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_warns_of_a_router_that_was_requested(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "scenario.yaml", "--router", "prefix_cache"]) == 0
     assert f"no prompt hits a cache; {CURE}" in capsys.readouterr().out
     assert main(["simulate", "scenario.yaml", "--router", "least_requests"]) == 0
@@ -61,7 +61,7 @@ def test_a_run_says_it_of_a_router_that_was_asked_for(scenario: Path, capsys: py
     assert "prefix identity" not in capsys.readouterr().out, "nobody chose the default for its prefixes"
 
 
-def test_nothing_is_said_where_requests_have_identity(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_there_is_no_warning_where_requests_have_identity(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shared = "workload.shared_prefixes={groups: 3, prefix_tokens: 100}"
     assert main(["compare", "scenario.yaml", "--jobs", "1", "--set", shared]) == 0
     assert "prefix identity" not in capsys.readouterr().out
@@ -85,8 +85,8 @@ def test_an_order_and_a_router_of_ones_own_that_read_cached_tokens_are_found() -
     own, order = Policies(router=Own()), Policies(router=RoundRobin(), order=DeficitLongestPrefix())
     bundles = {"own": own, "order": order}
     assert blind(bundles, {"rate": 1.0}) == {"own": "load alone", "order": "load alone"}
-    said = "The requests have no prefix identity: own and order go by load alone"
-    assert blind_line(blind(bundles, {"rate": 1.0})).startswith(said)
+    text = "The requests have no prefix identity: own and order go by load alone"
+    assert blind_line(blind(bundles, {"rate": 1.0})).startswith(text)
     assert blind_line({}) == ""
 
 

@@ -34,12 +34,12 @@ def checked(tmp_path: Path, more: str) -> None:
 
 def test_the_policies_that_say_so_are_those_that_read_predictions() -> None:
     every = ((slot, name) for slot in slots.SCENARIO for name in names(slot))
-    said = {(slot, name) for slot, name in every if getattr(find(slot, name), "reads_predictions", 0)}
-    assert said == set(CASES)
+    marked = {(slot, name) for slot, name in every if getattr(find(slot, name), "reads_predictions", 0)}
+    assert marked == set(CASES)
 
 
 @pytest.mark.parametrize("order", ["", "order: fcfs, "])
-def test_a_predictor_that_nobody_asks_is_refused(tmp_path: Path, order: str) -> None:
+def test_a_predictor_that_is_never_called_is_refused(tmp_path: Path, order: str) -> None:
     with pytest.raises(
         UserError, match=r"scenario\.yaml:4: policies\.predictor: no policy here reads.*; name one that"
     ):
@@ -51,7 +51,7 @@ def test_a_predictor_that_nobody_asks_is_refused(tmp_path: Path, order: str) -> 
 
 
 @pytest.mark.parametrize(("slot", "name"), [each for each in CASES if each[0] in ("order", "router")])
-def test_one_that_is_asked_is_fine(tmp_path: Path, slot: str, name: str) -> None:
+def test_one_that_is_called_is_fine(tmp_path: Path, slot: str, name: str) -> None:
     checked(tmp_path, f"policies: {{{slot}: {name}, predictor: history, admission: saturation}}")
     file = tmp_path / "gateway.yaml"
     file.write_text(f"engines: [http://127.0.0.1:1]\npolicies: {{{slot}: {name}, predictor: history}}\n")
@@ -101,7 +101,7 @@ def test_host_memory_that_something_uses_is_fine(tmp_path: Path, more: str) -> N
     checked(tmp_path, more)
 
 
-ASKED = [
+IDLE = [
     ("order: priority", "admission: {ceiling: {requests: 9}}"),
     ("order: priority", "admission: saturation"),
     ("order: priority", "router: pull"),
@@ -111,16 +111,16 @@ ASKED = [
 ]
 
 
-@pytest.mark.parametrize(("idle", "asked"), ASKED)
-def test_an_order_or_a_recovery_that_nobody_asks_is_refused(tmp_path: Path, idle: str, asked: str) -> None:
+@pytest.mark.parametrize(("idle", "given"), IDLE)
+def test_an_order_or_a_recovery_that_is_never_called_is_refused(tmp_path: Path, idle: str, given: str) -> None:
     slot = idle.split(":")[0]
     for beside in ("router: round_robin", "admission: early_reject", "admission: tenant_limits"):
         with pytest.raises(UserError, match=rf"scenario\.yaml:4: policies\.{slot}: no.*; add .*, or"):
             checked(tmp_path, f"policies: {{{idle}, {beside}}}")
-    more = "" if "scaler" not in asked else "\ncluster: {pools: [{device: H100, max_replicas: 4}]}"
+    more = "" if "scaler" not in given else "\ncluster: {pools: [{device: H100, max_replicas: 4}]}"
     base = SCENARIO if not more else SCENARIO.replace("cluster: {pools: [{device: H100}]}\n", "")
     file = tmp_path / "scenario.yaml"
-    file.write_text(f"{base}policies: {{{idle}, {asked}}}{more}\n")
+    file.write_text(f"{base}policies: {{{idle}, {given}}}{more}\n")
     check_idle(build(load(file)))
     lost = SCENARIO.replace("H100}]", "H100, replicas: 2}], faults: [{kind: lost, replica: 0, at_s: 1}]")
     file.write_text(f"{lost}policies: {{{idle}}}\n")
@@ -140,14 +140,14 @@ def test_what_acts_between_replicas_takes_two(tmp_path: Path, policy: str) -> No
 def test_python_says_so_too() -> None:
     cluster = ps.Cluster.of("H100", count=1).replicas(1, model="llama-3.1-8b")
     workload = ps.workload.poisson(5, requests=20)
-    foretold = ps.Policies(predictor=find("predictor", "history")())
+    predicted = ps.Policies(predictor=find("predictor", "history")())
     with pytest.raises(UserError, match=r"^policies\.predictor: no policy here reads"):
-        ps.simulate(cluster, workload, foretold)
+        ps.simulate(cluster, workload, predicted)
     with pytest.raises(UserError, match=r"^policies\.predictor: no policy here reads"):
-        ps.compare(cluster, workload, {"one": ps.Policies(), "other": foretold})
+        ps.compare(cluster, workload, {"one": ps.Policies(), "other": predicted})
 
 
-def test_those_said_to_hold_are_the_routers_that_can() -> None:
+def test_those_marked_as_holding_are_the_routers_that_can() -> None:
     routers = {type(build_policy("router", name)) for name in names("router")}
     holding = {each.__module__ for each in routers if hasattr(sys.modules[each.__module__], "Hold")}
     assert holding == set(_HOLD)

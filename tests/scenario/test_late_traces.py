@@ -36,7 +36,7 @@ def trace(later_s: float) -> str:
     return HEAD + "\n".join(rows) + "\n"
 
 
-def said(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], later_s: float) -> str:
+def printed(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], later_s: float) -> str:
     """All that `simulate` and `compare` print and write about one trace, but times of the machine and the stamps."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -61,8 +61,8 @@ def said(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 def test_a_trace_that_begins_late_says_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], later: float
 ) -> None:
-    at_once = said(tmp_path / "here", monkeypatch, capsys, 0.0)
-    moved = said(tmp_path / "here", monkeypatch, capsys, later)
+    at_once = printed(tmp_path / "here", monkeypatch, capsys, 0.0)
+    moved = printed(tmp_path / "here", monkeypatch, capsys, later)
     assert moved.splitlines() == at_once.splitlines()
     assert '"goodput_rps"' in at_once
 

@@ -72,8 +72,8 @@ def test_anchors_and_merges_are_resolved(tmp_path: Path) -> None:
     ],
 )
 def test_values_are_those_of_yaml_1_2(text: str, value: Any) -> None:
-    told = parse_value(text, "--set x")
-    assert told == value and type(told) is type(value)
+    found = parse_value(text, "--set x")
+    assert found == value and type(found) is type(value)
 
 
 def test_overrides(tmp_path: Path) -> None:
@@ -124,8 +124,8 @@ def test_the_schema_has_the_fields_of_the_core() -> None:
     renamed = {"host_kv_bytes": "host_kv_gb", "swap_launch_s": "swap_launch_us"}
     for section, core in ((LaneSection, Lane), (SloSection, Slo), (FaultSection, Fault)):
         assert set(section.model_fields) == {each.name for each in fields(core)}
-    told = {renamed.get(each.name, each.name) for each in fields(Engine)} - {"version"}
-    assert set(EngineSection.model_fields) == told | {"preemption"}
+    found = {renamed.get(each.name, each.name) for each in fields(Engine)} - {"version"}
+    assert set(EngineSection.model_fields) == found | {"preemption"}
 
 
 def _sections(section: type[Section], path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], type[Section]]]:

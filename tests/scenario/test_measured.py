@@ -51,13 +51,13 @@ def test_it_resolves_to_what_builds_the_same(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text(TEXT.replace("COST", "measured"), encoding="utf-8")
     problem = build(load(path))
-    told = resolved(problem)["cost"]
-    assert told["tables"] is None
-    assert Measured(**told["measured"]) == problem.cost
+    settings = resolved(problem)["cost"]
+    assert settings["tables"] is None
+    assert Measured(**settings["measured"]) == problem.cost
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ("{measured: {gemm: 0.5}}", r"scenario.yaml:4: cost.measured.gemm: unknown"),
         ("{measured: {}, tables: none.json}", r"scenario.yaml:4: cost.tables: .*none.json: cannot be read"),
@@ -65,6 +65,6 @@ def test_it_resolves_to_what_builds_the_same(tmp_path: Path) -> None:
         ("measurd", r"scenario.yaml:4: cost"),
     ],
 )
-def test_mistakes_point_into_the_file(tmp_path: Path, given: str, said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_mistakes_point_into_the_file(tmp_path: Path, given: str, message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         cost_of(tmp_path, given)

@@ -144,12 +144,12 @@ def test_policies_go_by_the_names_of_files() -> None:
     made = ps.Policies(router={"prefix_cache": {"imbalance": 3}}).router
     assert type(made).__name__ == "PrefixCache" and made.imbalance == 3
     assert type(ps.Policies(router="cache_aware").router).__name__ == "CacheAware"
-    for given, said in (
+    for given, expected in (
         ("cache_awre", "did you mean cache_aware"),
         ({"cache_aware": {"nope": 1}}, "unknown parameter 'nope'"),
         ({"a": {}, "b": {}}, "names no policy"),
     ):
-        with pytest.raises(ScenarioError, match=said) as error:
+        with pytest.raises(ScenarioError, match=expected) as error:
             ps.Policies(router=given)
         assert "\n" not in str(error.value)
     with pytest.raises(UserError, match="'routers' is not a slot of policies; did you mean router"):

@@ -23,11 +23,11 @@ def _result(trace: bool = False) -> Result:
 
 def test_a_result_answers_questions(tmp_path: Path) -> None:
     run = _result()
-    told = run.metrics(ps.Slo(ttft_s=0.5))
-    assert run.ttft == told.ttft_s and run.tpot == told.tpot_s and run.e2e == told.e2e_s
+    metrics = run.metrics(ps.Slo(ttft_s=0.5))
+    assert run.ttft == metrics.ttft_s and run.tpot == metrics.tpot_s and run.e2e == metrics.e2e_s
     assert run.ttft.p99 is not None and 0 < run.ttft.p99 < 1
     assert run.goodput(ps.Slo(ttft_s=1e-9)) == 0
-    assert run.goodput(ps.Slo(ttft_s=0.5)) == told.goodput_rps
+    assert run.goodput(ps.Slo(ttft_s=0.5)) == metrics.goodput_rps
     assert repr(run).startswith("<Result: 30 of 30 requests finished in ")
     run.save_requests(tmp_path / "requests.csv")
     assert len((tmp_path / "requests.csv").read_text().splitlines()) == 31
@@ -79,12 +79,12 @@ def test_limits_are_a_data_rank_s_as_in_a_scenario(tmp_path: Path, engine: str |
         f"model: qwen3-30b-a3b\ncluster: {{pools: [{{device: H100, data: 2, expert: 2{limits}}}]}}\n"
         "workload: {poisson: {rate: 1, requests: 2}}\n"
     )
-    told = build(load(file)).cluster.pools[0]
+    found = build(load(file)).cluster.pools[0]
     assert (pool.engine.token_budget, pool.engine.max_sequences) == (
-        told.engine.token_budget, told.engine.max_sequences,
+        found.engine.token_budget, found.engine.max_sequences,
     )  # fmt: skip
     if engine is not None:
-        assert told.engine.max_sequences == {"vllm": 16, "sglang": 8}[engine]
+        assert found.engine.max_sequences == {"vllm": 16, "sglang": 8}[engine]
 
 
 def test_clusters_add_up() -> None:

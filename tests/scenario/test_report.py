@@ -51,20 +51,20 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out"
 
 
-def told(folder: Path) -> tuple[Reader, dict[str, Any]]:
+def written(folder: Path) -> tuple[Reader, dict[str, Any]]:
     return read((folder / "report.html").read_text()), json.loads((folder / "result.json").read_text())
 
 
 def test_a_comparison_has_its_figures_verdicts_and_limits(compared: Path) -> None:
-    reader, result = told(compared)
+    reader, result = written(compared)
     summary, collapse = reader.sections["summary"], " ".join(reader.sections["collapse"])
     cells = {value for tag, name, value in reader.attributes if (tag, name) == ("td", "data-v")}
     for at in result["loads"]:
         assert any(text.startswith(f"Load {at['load']:g}: ") for text in summary)
         for name, figures in at["policies"].items():
             rate = f"load {at['load']:g} ({at['rate']:.4g} req/s)"
-            said = f"{name}\n{TTFT[4].label}: {TTFT[4].text(figures)} {TTFT[4].margin(figures)}\n{rate}"
-            assert said in reader.told
+            shown = f"{name}\n{TTFT[4].label}: {TTFT[4].text(figures)} {TTFT[4].margin(figures)}\n{rate}"
+            assert shown in reader.texts
             for figure in COMPARED:
                 if figure.value(figures) is not None:
                     assert f"{figure.value(figures):.9g}" in cells
@@ -72,12 +72,12 @@ def test_a_comparison_has_its_figures_verdicts_and_limits(compared: Path) -> Non
         assert any(best in text for text in summary if "SLO met" in text)
     for name, found in result["collapse"].items():
         for probe in found["probes"]:
-            assert any(each.startswith(f"{name}\nload {probe['load']:g}: ") for each in reader.told)
+            assert any(each.startswith(f"{name}\nload {probe['load']:g}: ") for each in reader.texts)
     assert "A load is carried when" in collapse
 
 
 def test_a_comparison_has_maps_bars_and_slow_requests_of_every_policy_and_load(compared: Path) -> None:
-    reader, result = told(compared)
+    reader, result = written(compared)
     maps = [value for tag, name, value in reader.attributes if (tag, name) == ("svg", "aria-label") and "by" in value]
     assert len([each for each in maps if "by replica" in each]) == 3 * 2 * len(result["loads"])
     assert "replica not up" in reader.text, "one is lost"
@@ -92,7 +92,7 @@ def test_a_comparison_has_maps_bars_and_slow_requests_of_every_policy_and_load(c
 
 
 def test_a_run_has_the_stories_of_its_slowest_requests(simulated: Path) -> None:
-    reader, result = told(simulated)
+    reader, result = written(simulated)
     frame = pl.read_parquet(simulated / "requests.parquet").filter(status="finished")
     slowest = frame.sort(["ttft_s", "arrival_s"], descending=[True, False])["request"][0]
     words = reader.sections["slowest"]
@@ -105,8 +105,8 @@ def test_a_run_has_the_stories_of_its_slowest_requests(simulated: Path) -> None:
     assert summary[summary.index(E2E[4].label) + 1] == E2E[4].text(result)
 
 
-def test_blame_is_in_the_page_and_elsewhere_only_where_it_was_asked(simulated: Path) -> None:
-    reader, result = told(simulated)
+def test_blame_is_in_the_page_and_elsewhere_only_where_it_was_requested(simulated: Path) -> None:
+    reader, result = written(simulated)
     assert f"least_requests: {duration(result['e2e_s']['mean'])}" in reader.sections["where-time-went"]
     assert "blame" not in result
     assert not [name for name in pl.read_parquet(simulated / "requests.parquet").columns if name.startswith("rest_")]
@@ -118,7 +118,7 @@ def test_a_long_run_is_not_simulated_again_for_stories(tmp_path: Path, monkeypat
     out = str(tmp_path / "out")
     args = ["simulate", str(tmp_path / "scenario.yaml"), "--router", "round_robin", "--seed", "0", "--out", out, "-q"]
     assert main(args) == 0
-    reader, _ = told(tmp_path / "out")
+    reader, _ = written(tmp_path / "out")
     assert "Their stories" not in reader.text
     assert "Where their time went" in reader.text
 

@@ -106,18 +106,18 @@ def test_a_models_own_config_comes_back(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_to_defaults(tmp_path: Path) -> None:
-    told = resolved(_problem(tmp_path, CASES[0]))
-    assert told["workload"] == {"poisson": {"prompt_tokens": 512, "output_tokens": 128, "rate": 5.0, "requests": 9}}
-    assert told["cluster"]["pools"][0]["device"] == "H100-SXM-80GB"
-    assert told["policies"]["batcher"] == {"chunked": {"tokens": 0, "long_prefill": 0}}
-    assert 0 < told["cost"]["gemm_bf16"] <= 1
-    assert told["model"] in {model.name for model in models()}
+    settings = resolved(_problem(tmp_path, CASES[0]))
+    assert settings["workload"] == {"poisson": {"prompt_tokens": 512, "output_tokens": 128, "rate": 5.0, "requests": 9}}
+    assert settings["cluster"]["pools"][0]["device"] == "H100-SXM-80GB"
+    assert settings["policies"]["batcher"] == {"chunked": {"tokens": 0, "long_prefill": 0}}
+    assert 0 < settings["cost"]["gemm_bf16"] <= 1
+    assert settings["model"] in {model.name for model in models()}
 
 
 def test_provenance_says_what_the_figures_rest_on(tmp_path: Path) -> None:
     problem = _problem(tmp_path, CASES[1])
-    told = provenance(problem, problem.traffic.make(3))
-    assert told["seeds"] == [3, 5]
-    assert told["workload"]["path"].endswith("t.csv") and len(told["workload"]["sha256"]) == 64
-    assert told["cost"][0]["kv_blocks"] > 0 and told["cost"][0]["estimator"]
-    assert json.loads(json.dumps(told, allow_nan=False))["seeds"] == told["seeds"]
+    found = provenance(problem, problem.traffic.make(3))
+    assert found["seeds"] == [3, 5]
+    assert found["workload"]["path"].endswith("t.csv") and len(found["workload"]["sha256"]) == 64
+    assert found["cost"][0]["kv_blocks"] > 0 and found["cost"][0]["estimator"]
+    assert json.loads(json.dumps(found, allow_nan=False))["seeds"] == found["seeds"]

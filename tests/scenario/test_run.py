@@ -38,24 +38,24 @@ def test_limits_hold_for_each_data_rank_as_the_engine_means_them(
     tmp_path: Path, name: str, limits: tuple[int, int]
 ) -> None:
     engine = f"{{name: {name}, token_budget: 400, max_sequences: 6}}"
-    told = ("model=qwen3-30b-a3b", "cluster.pools.0.data=2", "cluster.pools.0.expert=2", f"engine={engine}")
-    (pool,) = _problem(tmp_path, *told).cluster.pools
+    found = ("model=qwen3-30b-a3b", "cluster.pools.0.data=2", "cluster.pools.0.expert=2", f"engine={engine}")
+    (pool,) = _problem(tmp_path, *found).cluster.pools
     assert (pool.engine.token_budget, pool.engine.max_sequences) == limits
 
 
 def test_each_seed_is_the_run_that_simulate_makes(tmp_path: Path) -> None:
     problem = _problem(tmp_path, "run.warmup_s=0.05", "slo.ttft_s=0.02")
-    told = room.run(problem).as_dict()
+    result = room.run(problem).as_dict()
     for seed in problem.seeds:
         alone = simulate(problem.cluster, problem.traffic.make(seed), problem.bundles[0][1], seed=seed)
         figures = measure(alone, problem.cluster, problem.slo, warmup_s=0.05).as_dict()
-        assert {name: told["per_seed"][seed][name] for name in figures} == figures
+        assert {name: result["per_seed"][seed][name] for name in figures} == figures
 
 
 def test_generated_load_differs_by_seed(tmp_path: Path) -> None:
-    told = room.run(_problem(tmp_path)).as_dict()
-    assert len({seed["e2e_s"]["mean"] for seed in told["per_seed"]}) == 3
-    assert "seeds" not in told["notes"]
+    result = room.run(_problem(tmp_path)).as_dict()
+    assert len({seed["e2e_s"]["mean"] for seed in result["per_seed"]}) == 3
+    assert "seeds" not in result["notes"]
 
 
 def test_a_share_that_all_seeds_meet_may_still_be_missed_by_others(tmp_path: Path) -> None:
@@ -91,11 +91,11 @@ def test_the_files_need_the_first_seed_only(tmp_path: Path) -> None:
     assert plain.first.records.ended_at == kept.first.records.ended_at
 
 
-def test_refusals_are_told_with_their_reason(tmp_path: Path) -> None:
-    told = room.run(_problem(tmp_path, "workload.poisson.prompt_tokens=5000", "run.seeds=1")).as_dict()
-    assert told["rejected"] == 60
-    assert sum(told["refusals"].values()) == 60
-    assert "60 of 60" in told["notes"]["rejected"]
+def test_refusals_are_counted_with_their_reason(tmp_path: Path) -> None:
+    result = room.run(_problem(tmp_path, "workload.poisson.prompt_tokens=5000", "run.seeds=1")).as_dict()
+    assert result["rejected"] == 60
+    assert sum(result["refusals"].values()) == 60
+    assert "60 of 60" in result["notes"]["rejected"]
 
 
 def test_ctrl_c_between_seeds_keeps_those_that_are_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,11 +110,11 @@ def test_ctrl_c_between_seeds_keeps_those_that_are_done(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(room, "simulate", interrupted)
     before = signal.getsignal(signal.SIGINT)
-    told = room.run(_problem(tmp_path)).as_dict()
+    result = room.run(_problem(tmp_path)).as_dict()
     assert signal.getsignal(signal.SIGINT) is before
     assert calls == [0, 1]
-    assert told["interrupted"] is True and len(told["per_seed"]) == 2
-    assert told["notes"]["interrupted"] == "stopped by the user after 2 of 3 seeds"
+    assert result["interrupted"] is True and len(result["per_seed"]) == 2
+    assert result["notes"]["interrupted"] == "stopped by the user after 2 of 3 seeds"
 
 
 def test_ctrl_c_within_a_run_stops_it_between_two_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,17 +135,17 @@ def test_a_second_ctrl_c_is_not_waited_for() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
-def test_progress_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def reporting(*given: Any, watching: Watching, **named: Any) -> Run:
         watching.progress(7, 60)
         return simulate(*given, **named, watching=watching)
 
     monkeypatch.setattr(room, "simulate", reporting)
-    said: list[tuple[str, int, int]] = []
-    room.run(_problem(tmp_path, "run.seeds=1"), progress=lambda *each: said.append(each))
-    assert said == [("cache_aware", 7, 60)]
+    seen: list[tuple[str, int, int]] = []
+    room.run(_problem(tmp_path, "run.seeds=1"), progress=lambda *each: seen.append(each))
+    assert seen == [("cache_aware", 7, 60)]
 
 
 def test_an_interruption_before_anything_ended_is_still_a_result() -> None:
-    told = Outcome("round_robin", {"poise": "x"}, interrupted=True).as_dict()
-    assert told == {"answer": "", "interrupted": True, "provenance": {"poise": "x"}}
+    result = Outcome("round_robin", {"poise": "x"}, interrupted=True).as_dict()
+    assert result == {"answer": "", "interrupted": True, "provenance": {"poise": "x"}}

@@ -39,17 +39,17 @@ def test_weights_take_their_bytes_over_the_host_links(tmp_path: Path) -> None:
 
 
 def test_a_run_scales_its_record_replays_and_its_resolution_is_the_same(tmp_path: Path) -> None:
-    asked = problem(tmp_path)
-    trace = Trace(trace_header(asked))
-    outcome = run(asked, keep=Keep(trace=trace))
-    told = outcome.as_dict()
-    assert told["scaling"]["scale_ups"] >= 1 and told["replica_hours"] > 0
+    changed = problem(tmp_path)
+    trace = Trace(trace_header(changed))
+    outcome = run(changed, keep=Keep(trace=trace))
+    result = outcome.as_dict()
+    assert result["scaling"]["scale_ups"] >= 1 and result["replica_hours"] > 0
     for recorded, decided in replayed(trace):
         assert sorted(map(str, recorded)) == sorted(map(str, decided))
-    write_yaml(resolved(asked), tmp_path / "again.yaml")
+    write_yaml(resolved(changed), tmp_path / "again.yaml")
     again = build(load(tmp_path / "again.yaml"))
-    assert again.cluster == asked.cluster
-    assert run(again).as_dict()["per_seed"][0]["scaling"] == told["per_seed"][0]["scaling"]
+    assert again.cluster == changed.cluster
+    assert run(again).as_dict()["per_seed"][0]["scaling"] == result["per_seed"][0]["scaling"]
 
 
 WRONG = {
@@ -72,8 +72,8 @@ WRONG = {
 
 
 @pytest.mark.parametrize("found", WRONG, ids=lambda each: each[:20])
-def test_what_cannot_be_is_said_with_its_place(tmp_path: Path, found: str) -> None:
-    instead, said = WRONG[found]
+def test_what_cannot_be_is_reported_with_its_place(tmp_path: Path, found: str) -> None:
+    instead, expected = WRONG[found]
     with pytest.raises(UserError) as error:
         problem(tmp_path, SCENARIO.replace(found, instead, 1))
-    assert said in str(error.value) and "s.yaml" in str(error.value)
+    assert expected in str(error.value) and "s.yaml" in str(error.value)

@@ -111,7 +111,7 @@ TINY = Termed(Roofline(), (Term("P2", "T2", host_gb=1.0),))
 
 
 @pytest.mark.parametrize("router", ["cache_aware", "llumnix"])
-def test_nobody_is_lost_with_a_replica_that_goes_in_the_middle(router: str) -> None:
+def test_no_request_is_lost_with_a_replica_that_goes_in_the_middle(router: str) -> None:
     """Every request ends, held or by single steps, and the parts of its time add up."""
     pool = replace(POOL, replicas=2, engine=Engine(max_sequences=1000))
     faults = (Fault(8.0, "lost", 1), Fault(20.0, "join", 1))
@@ -129,7 +129,7 @@ def test_nobody_is_lost_with_a_replica_that_goes_in_the_middle(router: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("policies", "engine", "said"),
+    ("policies", "engine", "message"),
     [
         (Policies(), ENGINE, "Chunked mixes prompts and decodes, .* `batcher: seesaw`"),
         (Policies(batcher=PrefillFirst()), ENGINE, "PrefillFirst mixes prompts"),
@@ -140,8 +140,8 @@ def test_nobody_is_lost_with_a_replica_that_goes_in_the_middle(router: str) -> N
         ),
     ],
 )
-def test_combinations_that_cannot_be(policies: Policies, engine: Engine, said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_combinations_that_cannot_be(policies: Policies, engine: Engine, message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         simulate(Cluster((replace(POOL, engine=engine),)), poisson(1, requests=1), policies, cost=TINY)
 
 

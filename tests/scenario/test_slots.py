@@ -29,10 +29,10 @@ def test_a_policy_that_does_not_act_in_a_gateway_is_refused(tmp_path: Path, slot
     file.write_text(f"{ENGINES}policies:\n  router: round_robin\n  {slot}: {name}\n")
     with pytest.raises(UserError) as caught:
         plan(load_gateway(file))
-    said = str(caught.value)
-    assert said.startswith(f"{file}:4: policies.{slot}: acts ") and "\n" not in said
-    assert "not in a gateway (poise serve); use it in a scenario (poise simulate)" in said
-    assert ("inside vLLM" in said) == (slot in acting("inside"))
+    message = str(caught.value)
+    assert message.startswith(f"{file}:4: policies.{slot}: acts ") and "\n" not in message
+    assert "not in a gateway (poise serve); use it in a scenario (poise simulate)" in message
+    assert ("inside vLLM" in message) == (slot in acting("inside"))
 
 
 def test_it_is_refused_on_the_command_line_too_and_null_names_nothing() -> None:

@@ -19,7 +19,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def said(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+def story(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     capsys.readouterr()
     assert main(["story", *argv]) == 0
     return capsys.readouterr().out
@@ -28,14 +28,14 @@ def said(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
 def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     capsys.readouterr()
     assert main(["story", *argv]) == 2
-    told = capsys.readouterr()
-    assert told.out == "" and told.err.count("\n") == 1
-    return told.err
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.count("\n") == 1
+    return printed.err
 
 
 def test_a_story_of_a_saved_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "scenario.yaml", "--out", "out", "-q"]) == 0  # without --blame: nothing more is needed
-    title, *lines, closing = said(capsys, "out", "211").splitlines()
+    title, *lines, closing = story(capsys, "out", "211").splitlines()
     assert title == "Request 211 of out"
     row = pl.read_parquet("out/requests.parquet").row(211, named=True)
     assert lines[0].split("  ")[0].strip() == f"{row['arrival_s']:.6f} s"
@@ -50,16 +50,16 @@ def test_a_story_of_a_saved_run(folder: Path, capsys: pytest.CaptureFixture[str]
 
 def test_its_parts_are_those_of_the_blame(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "scenario.yaml", "--out", "out", "-q", "--blame"]) == 0
-    told = json.loads(said(capsys, "out", "5", "--json", "-"))
+    result = json.loads(story(capsys, "out", "5", "--json", "-"))
     row = pl.read_parquet("out/requests.parquet").row(5, named=True)
-    assert told["request"] == row
-    assert sum(told["parts"].values()) == pytest.approx(row["e2e_s"], abs=1e-12)
+    assert result["request"] == row
+    assert sum(result["parts"].values()) == pytest.approx(row["e2e_s"], abs=1e-12)
     blame = json.loads(Path("out/result.json").read_text())["blame"]
-    for part, mean in told["typical"].items():
+    for part, mean in result["typical"].items():
         assert mean == pytest.approx(blame["ttft"][part] + blame["rest"][part], abs=1e-15)
-    said(capsys, "out", "5", "--json", "story.json")
-    assert json.loads(Path("story.json").read_text()) == told
-    assert json.loads(said(capsys, "scenario.yaml", "5", "--json", "-"))["lines"] == told["lines"]
+    story(capsys, "out", "5", "--json", "story.json")
+    assert json.loads(Path("story.json").read_text()) == result
+    assert json.loads(story(capsys, "scenario.yaml", "5", "--json", "-"))["lines"] == result["lines"]
 
 
 def test_of_several_routers_one_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,10 +68,10 @@ def test_of_several_routers_one_is_named(folder: Path, capsys: pytest.CaptureFix
     assert "scenario.yaml: lists several policies; name one with --router: round_robin, prefix_cache" in error
     assert "has no router llumnix; name one" in refused(capsys, "scenario.yaml", "5", "--router", "llumnix")
     for router, name in (("round_robin", "RoundRobin"), ("prefix_cache", "PrefixCache")):
-        assert f"{name} chooses" in said(capsys, "scenario.yaml", "5", "--set", routers, "--router", router)
+        assert f"{name} chooses" in story(capsys, "scenario.yaml", "5", "--set", routers, "--router", router)
 
 
-def test_what_cannot_be_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_requests_without_a_story(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "nowhere: no such folder; give a folder that" in refused(capsys, "nowhere", "1")
     Path("empty").mkdir()
     assert "empty: has no scenario.resolved.yaml" in refused(capsys, "empty", "1")
@@ -82,7 +82,7 @@ def test_what_cannot_be_told(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert "give the scenario, as in out/scenario.resolved.yaml" in refused(capsys, "out", "5", "--set", "slo.ttft_s=1")
 
 
-def test_a_run_that_does_not_come_out_again_is_not_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_does_not_repeat_exactly_has_no_story(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "scenario.yaml", "--out", "out", "-q"]) == 0
     resolved = Path("out/scenario.resolved.yaml")
     resolved.write_text(resolved.read_text().replace("output_tokens: 40", "output_tokens: 41"))

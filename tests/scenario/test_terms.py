@@ -97,7 +97,7 @@ def test_every_term_is_one_file_with_one_class(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ("{terms: nanoflw}", r"scenario.yaml:4: cost.terms: .*did you mean nanoflow"),
         ("{terms: [{nanoflow: {overlp: 1}}]}", r"nanoflow: unknown parameter 'overlp'; did you mean overlap"),
@@ -126,8 +126,8 @@ def test_every_term_is_one_file_with_one_class(name: str) -> None:
         ("{terms: kv_runahead, of: {gem_bf16: 1}}", r"gemm_bf16"),
     ],
 )
-def test_mistakes_point_into_the_file(tmp_path: Path, given: str, said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_mistakes_point_into_the_file(tmp_path: Path, given: str, message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         built(tmp_path, given)
 
 

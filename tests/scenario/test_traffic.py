@@ -208,12 +208,12 @@ def _served(tmp_path: Path, workload: str) -> None:
     problem = build(load(file))
     workload = problem.traffic.make(0)
     outcome = run(problem)
-    told = outcome.as_dict()
-    assert told["requests"] == len(workload) == told["finished"] + told["rejected"]
-    assert told["finished"] > 0.95 * len(workload)
+    result = outcome.as_dict()
+    assert result["requests"] == len(workload) == result["finished"] + result["rejected"]
+    assert result["finished"] > 0.95 * len(workload)
     # Routers and queues change the order of rows a little, and with it who comes first.
-    assert told["prefix_hit_rate"] <= 1.001 * workload.reachable_hit_rate()
-    if not told["rejected"]:
+    assert result["prefix_hit_rate"] <= 1.001 * workload.reachable_hit_rate()
+    if not result["rejected"]:
         assert outcome.first is not None
         done = outcome.first.records
         assert sum(done.prompt_tokens) == int(workload.prompt.sum())

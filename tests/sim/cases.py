@@ -71,7 +71,7 @@ from tests.core.scripted import Hasty
 LAYERS = 4
 ROLES: tuple[Role, ...] = ("mixed", "prefill", "decode")
 MODEL = Model("tiny", LAYERS, 64, 4, 4, 16, 100, 64, 100_000)
-DEVICE = Device("toy", "nobody", 1e12, 10**9, 1e12, scaleout_bw=1e6)
+DEVICE = Device("toy", "none", 1e12, 10**9, 1e12, scaleout_bw=1e6)
 
 
 def eager_cache_aware() -> CacheAware:
@@ -119,9 +119,9 @@ ROUTERS: tuple[Callable[[], Any], ...] = (
     Pull,
     PdPair,
 )
-NOBODY: Callable[[], Any] = type(None)
+NONE: Callable[[], Any] = type(None)
 ORDERS: tuple[Callable[[], Any], ...] = (
-    *(NOBODY,) * 4,
+    *(NONE,) * 4,
     Edf,
     ShortestPredicted,
     WeightedRoundRobin,
@@ -133,7 +133,7 @@ ORDERS: tuple[Callable[[], Any], ...] = (
 
 
 FAIR: tuple[Callable[[], Any], ...] = (
-    *(NOBODY,) * 3,
+    *(NONE,) * 3,
     FairQueue,
     partial(FairQueue, weights={1: 3.0}),
     partial(FairPrograms, 60.0, 1e-7),
@@ -141,7 +141,7 @@ FAIR: tuple[Callable[[], Any], ...] = (
 """Queues of an engine that follow what was served; else it goes by priority, or by arrival."""
 
 
-def nobody(unit: float) -> tuple[Any, ...]:
+def unlimited(unit: float) -> tuple[Any, ...]:
     """Everybody is admitted."""
     return ()
 
@@ -167,11 +167,11 @@ def in_time(unit: float) -> tuple[Any, ...]:
 
 
 ADMISSIONS: tuple[Callable[[float], tuple[Any, ...]], ...] = (
-    *(nobody,) * 4, few, fewer_of_each, unsaturated, in_time,
+    *(unlimited,) * 4, few, fewer_of_each, unsaturated, in_time,
 )  # fmt: skip
 """In ticks of so many seconds: on a clock of 10 ms, one that looks again each microsecond would never end."""
 
-PREDICTORS: tuple[Callable[[], Any], ...] = (*(NOBODY,) * 2, History, partial(Constant, 9))
+PREDICTORS: tuple[Callable[[], Any], ...] = (*(NONE,) * 2, History, partial(Constant, 9))
 """What stands before and beside the router; nothing for about half of the worlds."""
 
 REJECTING: tuple[Callable[[], Any], ...] = (eager_min_ttft, eager_pull)
@@ -376,15 +376,15 @@ class Case:
     mover: Callable[[], Any]
     last_blocks: int = 16
     ranked: bool = False
-    order: Callable[[], Any] = NOBODY
+    order: Callable[[], Any] = NONE
     admission: Callable[[], Any] = tuple
-    predictor: Callable[[], Any] = NOBODY
-    hedge: Callable[[], Any] = NOBODY
-    scaler: Callable[[], Any] = NOBODY
-    recovery: Callable[[], Any] = NOBODY
-    lender: Callable[[], Any] = NOBODY
+    predictor: Callable[[], Any] = NONE
+    hedge: Callable[[], Any] = NONE
+    scaler: Callable[[], Any] = NONE
+    recovery: Callable[[], Any] = NONE
+    lender: Callable[[], Any] = NONE
     batcher: Callable[[], Any] | None = None
-    fair: Callable[[], Any] = NOBODY
+    fair: Callable[[], Any] = NONE
     churn: Callable[[], Any] | None = None
 
     def build(self, *, one_step: bool, check: bool = True, **options: Any) -> World:
@@ -412,13 +412,13 @@ class Case:
 
         replicas = [renew(number) for number in range(len(self.roles))]
         budget = self.engine.token_budget
-        told = ReplicaSpec(
+        spec = ReplicaSpec(
             capacity_tokens=limit, cache_tokens=limit, blocks=self.blocks,
             prefill_rate=budget / (self.cost.step_s + budget * self.cost.prompt_s),
             kv_token_bytes=self.cost.token_bytes,
         )  # fmt: skip
         specs = [
-            told._replace(
+            spec._replace(
                 role=role,
                 up=number not in absent,
                 pool=self.cluster.pool_of(number),
@@ -476,10 +476,10 @@ class Case:
 
 def _ends(most: int = 4000) -> Callable[[Run, int], bool]:
     """Fails a run of a million events: it would never end, and a test that hangs does not say in which world."""
-    asked = count(1)
+    numbers = count(1)
 
     def enough(run: Run, now: int) -> bool:
-        assert next(asked) < most, f"no end in sight at {now} ps"
+        assert next(numbers) < most, f"no end in sight at {now} ps"
         return False
 
     return enough
@@ -537,7 +537,7 @@ def _prefixes(draw: st.DrawFn, prompt: Any) -> Prefixes:
 
 def _hedge(draw: st.DrawFn, step: int) -> Callable[[], Any]:
     """Nobody half of the time; else one that waits for few steps."""
-    hedgers = (NOBODY, NOBODY, NOBODY, partial(Hasty, step), partial(Hasty, 7 * step), eager_tail)
+    hedgers = (NONE, NONE, NONE, partial(Hasty, step), partial(Hasty, 7 * step), eager_tail)
     return draw(st.sampled_from(hedgers))
 
 
@@ -693,7 +693,7 @@ def cases(draw: st.DrawFn, scaled_percent: int = 25, ranked_percent: int = 25, l
         hedge=_hedge(draw, step),
         recovery=partial(draw(st.sampled_from(RECOVERIES)), unit),
         churn=_churn(draw),
-        scaler=partial(Fickle, draw(st.sampled_from((7, 30, 110))) * unit, _often(draw, 50)) if scaled else NOBODY,
+        scaler=partial(Fickle, draw(st.sampled_from((7, 30, 110))) * unit, _often(draw, 50)) if scaled else NONE,
         fair=draw(st.sampled_from(FAIR)),
         lender=draw(st.sampled_from(LENDERS if lent_percent < 100 else LENDERS[4:])),
     )

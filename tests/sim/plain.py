@@ -29,7 +29,7 @@ from poise.workload.table import Workload
 from tests.sim.cases import DEVICE, LAYERS, MODEL, Case, _often, _prefixes
 
 
-class Asked(Chunked):
+class Called(Chunked):
     """The same batches without the promise: the batcher is asked for each of them."""
 
 
@@ -42,13 +42,13 @@ class Wary:
     needs: ClassVar[tuple[str, ...]] = ("requests",)
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.called = 0
 
     def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route | Hold | Reject:
-        self.asked += 1
-        if self.asked % 5 == 3 and sum(cluster.requests) > 2:
+        self.called += 1
+        if self.called % 5 == 3 and sum(cluster.requests) > 2:
             return Hold("others first")
-        if self.asked % 7 == 6:
+        if self.called % 7 == 6:
             return Reject("not this one")
         return Route(chance.least(cluster.able(request), cluster.requests))
 

@@ -122,7 +122,7 @@ def test_fast_path_equals_reference(batchers: Batchers) -> None:
     check()
 
 
-class Untold:
+class WithoutLengths:
     """A batcher that nobody tells who waits, so that it looks at the whole queue in each step."""
 
     def __init__(self, batcher: Any) -> None:
@@ -138,11 +138,11 @@ def test_an_order_that_is_kept_is_that_of_a_look_at_everybody(batchers: Batchers
     def check(case: Case, which: int) -> None:
         some = batchers(ticks(case))
         batcher = some[which % len(some)]
-        told, untold = (
+        observed, plain = (
             replace(case, batcher=each).build(one_step=False, check=False).simulate()
-            for each in (batcher, lambda: Untold(batcher()))
+            for each in (batcher, lambda: WithoutLengths(batcher()))
         )
-        assert_equal(told, untold)
+        assert_equal(observed, plain)
 
     check()
 

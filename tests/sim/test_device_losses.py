@@ -109,6 +109,6 @@ def test_no_request_is_lost_with_devices(router: Any, recovery: Any, copies: int
 
 def test_devices_are_lost_while_others_are_away() -> None:
     """Ten losses an hour that last an hour each: ten are away in the mean."""
-    told = drawn((FaultRate("device_lost", 10.0, for_s=3600.0, devices=2),), 1, 3, 100 * 3600.0)
-    assert len(told) == pytest.approx(1000, abs=100)
-    assert {(each.kind, each.devices, each.for_s) for each in told} == {("device_lost", 2, 3600.0)}
+    found = drawn((FaultRate("device_lost", 10.0, for_s=3600.0, devices=2),), 1, 3, 100 * 3600.0)
+    assert len(found) == pytest.approx(1000, abs=100)
+    assert {(each.kind, each.devices, each.for_s) for each in found} == {("device_lost", 2, 3600.0)}

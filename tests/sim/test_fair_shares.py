@@ -91,12 +91,12 @@ def crowds(draw: st.DrawFn) -> Crowd:
 
 def services(crowd: Crowd, trace: Trace) -> tuple[Iterator[tuple[dict[int, float], set[int]]], list[int]]:
     """After each step: service charged to each tenant, and which tenants wait. And the errors of the foretelling."""
-    predicted = _foretold(crowd, trace)
-    errors = [int(abs(crowd.workload.output[row] - told)) for row, told in predicted.items()]
+    predicted = _predicted(crowd, trace)
+    errors = [int(abs(crowd.workload.output[row] - entry)) for row, entry in predicted.items()]
     return _walk(crowd.workload, trace, predicted), errors
 
 
-def _foretold(crowd: Crowd, trace: Trace) -> dict[int, int]:
+def _predicted(crowd: Crowd, trace: Trace) -> dict[int, int]:
     """What the predictor said of each request, asked again in the same order."""
     from poise.core.chance import Chance
 
@@ -106,15 +106,15 @@ def _foretold(crowd: Crowd, trace: Trace) -> dict[int, int]:
     predictor, chance = build("predictor", crowd.predictor), Chance(0)
     if hasattr(predictor, "reveal"):
         predictor.reveal(lambda row: int(crowd.workload.output[row]))
-    told, requests = {}, {}
+    seen, requests = {}, {}
     for event in trace.events:
         if isinstance(event, Arrived):
             chance.key = event.request.id
             requests[event.request.id] = event.request
-            told[event.request.id] = predictor.predict(event.request, chance)
+            seen[event.request.id] = predictor.predict(event.request, chance)
         elif isinstance(event, Finished):
             predictor.learn(requests[event.request], event.output_tokens)
-    return told
+    return seen
 
 
 def _walk(workload: Workload, trace: Trace, predicted: dict[int, int]) -> Iterator[tuple[dict[int, float], set[int]]]:
@@ -152,7 +152,7 @@ def widest(crowd: Crowd, trace: Trace) -> tuple[float, int]:
     return most, max(errors)
 
 
-def told_at_most(crowd: Crowd) -> int:
+def predicted_at_most(crowd: Crowd) -> int:
     """The most output tokens that are foretold: P."""
     return 0 if crowd.predictor == "none" else MOST
 
@@ -161,14 +161,14 @@ def told_at_most(crowd: Crowd) -> int:
 @settings(max_examples=60)
 def test_vtc_keeps_its_bound(crowd: Crowd) -> None:
     difference, error = widest(crowd, crowd.trace(VirtualTokenCounter()))
-    assert difference <= 2 * (LONGEST + 2 * (told_at_most(crowd) + crowd.at_once * error))
+    assert difference <= 2 * (LONGEST + 2 * (predicted_at_most(crowd) + crowd.at_once * error))
 
 
 @given(crowds(), st.sampled_from([1.0, 50.0, 500.0]))
 @settings(max_examples=60)
 def test_dlpm_keeps_its_bound(crowd: Crowd, quantum: float) -> None:
     difference, error = widest(crowd, crowd.trace(DeficitLongestPrefix(quantum)))
-    assert difference <= 2 * (quantum + LONGEST + 2 * (told_at_most(crowd) + 2 * crowd.at_once * error))
+    assert difference <= 2 * (quantum + LONGEST + 2 * (predicted_at_most(crowd) + 2 * crowd.at_once * error))
 
 
 @given(crowds(), st.sampled_from([1.0, 50.0, 500.0]))
@@ -176,7 +176,7 @@ def test_dlpm_keeps_its_bound(crowd: Crowd, quantum: float) -> None:
 def test_deficit_round_robin_keeps_its_bound(crowd: Crowd, quantum: float) -> None:
     """Shreedhar and Varghese's 2·Max + Quantum, with corrections of the output foretold."""
     difference, error = widest(crowd, crowd.trace(DeficitRoundRobin(quantum)))
-    cost = LONGEST + 2 * told_at_most(crowd)
+    cost = LONGEST + 2 * predicted_at_most(crowd)
     assert difference <= quantum + 2 * (cost + 2 * 2 * crowd.at_once * error)
 
 

@@ -29,7 +29,7 @@ from poise.testing.cost import LinearCost
 from poise.testing.invariants import check_world
 from poise.workload.table import Workload
 from tests.depth import examples
-from tests.sim.cases import DEVICE, MODEL, NOBODY, Case, cases
+from tests.sim.cases import DEVICE, MODEL, NONE, Case, cases
 from tests.sim.test_exact import assert_equal
 
 
@@ -122,11 +122,11 @@ def test_of_two_spells_at_once_the_worst_counts() -> None:
 
 def test_a_transfer_is_stretched_by_what_its_links_carry() -> None:
     """1 MB at 1 MB/s from 0 on takes 1 s; half the rate between 0.5 and 1 s leaves 0.25 MB, and nothing until 2 s."""
-    told = dips([Fault(0.5, "link_slow", 0, for_s=0.5, factor=2), Fault(1.0, "link_lost", 1, for_s=1.0)])
-    network = Network([1e6, 1e6, 1e6], 0.0, told)
+    found = dips([Fault(0.5, "link_slow", 0, for_s=0.5, factor=2), Fault(1.0, "link_lost", 1, for_s=1.0)])
+    network = Network([1e6, 1e6, 1e6], 0.0, found)
     assert network.send(0, 0, 1, 10**6) == (0, SECOND * 225 // 100)
     assert network.send(0, 2, 0, 10**6) == (0, SECOND * 125 // 100)
-    late = Network([1e6, 1e6], 0.0, told)
+    late = Network([1e6, 1e6], 0.0, found)
     assert late.send(SECOND * 3 // 2, 0, 1, 10**6) == (2 * SECOND, 3 * SECOND)  # it waits for the link
 
 
@@ -196,7 +196,7 @@ def test_one_that_came_back_and_is_gone_again_is_waited_for_no_more() -> None:
     assert list(some.records.status) == [FINISHED, FINISHED, REJECTED]
 
 
-def test_nobody_who_waits_is_sent_to_a_replica_that_is_gone_already() -> None:
+def test_no_waiting_request_is_sent_to_a_replica_that_is_gone_already() -> None:
     """It was to come back from a first loss; the ceiling that holds a request sees it empty once it is lost again."""
     faults = (Fault(0.1, "lost", 0), Fault(0.2, "join", 0), Fault(1.0, "lost", 0))
     pool = Pool(MODEL, DEVICE, engine=ps.Engine(kv_blocks=1000))
@@ -288,7 +288,7 @@ def kept(case: Case) -> Case:
     faults = tuple(each for each in faults if each.replica not in stays or each.kind != "join")
     return replace(
         case, cluster=replace(case.cluster, faults=faults), workload=replace(case.workload, timeout=None, **ALONE),
-        router=LeastRequests, admission=tuple, order=NOBODY, until_s=None,
+        router=LeastRequests, admission=tuple, order=NONE, until_s=None,
     )  # fmt: skip
 
 
@@ -312,14 +312,14 @@ def test_no_request_is_lost_while_a_replica_of_each_role_is_there(case: Case) ->
 
 def test_rates_give_the_faults_that_they_say() -> None:
     rates = (FaultRate("slow", 0.1, for_s=60.0, factor=2.0), FaultRate("lost", 0.05, (3,), back_s=600.0))
-    told = drawn(rates, 10, 7, 1000 * 3600.0)
-    slow = [each for each in told if each.kind == "slow"]
+    found = drawn(rates, 10, 7, 1000 * 3600.0)
+    slow = [each for each in found if each.kind == "slow"]
     assert len(slow) == pytest.approx(1000, abs=3 * 1000**0.5)
-    lost, joins = ([each for each in told if each.kind == kind] for kind in ("lost", "join"))
+    lost, joins = ([each for each in found if each.kind == kind] for kind in ("lost", "join"))
     assert {each.replica for each in lost + joins} == {3}
     waits = [back.at_s - gone.at_s for gone, back in zip(lost, joins, strict=False)]
     assert np.mean(waits) == pytest.approx(600, rel=0.5)
-    assert list(told) == sorted(told, key=lambda each: each.at_s)
+    assert list(found) == sorted(found, key=lambda each: each.at_s)
 
 
 def test_the_faults_of_one_rate_depend_on_no_other() -> None:
@@ -340,7 +340,7 @@ def test_a_run_draws_its_faults_by_its_seed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "message"),
     [
         (Fault(0.0, "lost", 3), "replica 3 does not exist"),
         (Fault(0.0, "slow", 0), "factor 1 of a slow must be above 1"),
@@ -349,8 +349,8 @@ def test_a_run_draws_its_faults_by_its_seed() -> None:
         (Fault(0.0, "device_lost", 0, devices=2), "replica 0 has 1 devices, of which 2 cannot be lost"),
     ],
 )
-def test_faults_that_cannot_be(fault: Fault, said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_faults_that_cannot_be(fault: Fault, message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         run(LOAD, fault)
 
 

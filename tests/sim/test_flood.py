@@ -18,7 +18,7 @@ def runs(request: pytest.FixtureRequest) -> tuple[dict[str, Run], dict[str, Figu
     return done, {name: figures(run, load) for name, run in done.items()}, bounds
 
 
-Told = tuple[dict[str, Run], dict[str, Figures], dict[str, float]]
+Runs = tuple[dict[str, Run], dict[str, Figures], dict[str, float]]
 
 
 def test_the_flood_is_one() -> None:
@@ -29,34 +29,34 @@ def test_the_flood_is_one() -> None:
     assert counts[FLOODER] > 5 * sum(counts[1:])
 
 
-def test_everybody_is_served_in_the_end(runs: Told) -> None:
+def test_everybody_is_served_in_the_end(runs: Runs) -> None:
     assert all(each.finished for each in runs[1].values())
 
 
-def test_others_are_held_within_the_bound(runs: Told) -> None:
-    _, told, bounds = runs
+def test_others_are_held_within_the_bound(runs: Runs) -> None:
+    _, result, bounds = runs
     assert bounds
     for name, most in bounds.items():
-        assert told[name].held_s <= most, name
+        assert result[name].held_s <= most, name
 
 
-def test_foretelling_makes_the_bound_tight(runs: Told) -> None:
+def test_foretelling_makes_the_bound_tight(runs: Runs) -> None:
     _, _, bounds = runs
     assert bounds["vtc, oracle"] < bounds["vtc"] / 5
     assert bounds["dlpm, oracle"] < bounds["dlpm"] / 5
 
 
-def test_others_hardly_notice_the_flood(runs: Told) -> None:
+def test_others_hardly_notice_the_flood(runs: Runs) -> None:
     """By arrival they wait as long as the flooder; with shares their TTFT is a small part of that."""
-    _, told, _ = runs
-    assert told["fcfs"].others_p99 > 0.7 * told["fcfs"].flooder_p99
+    _, result, _ = runs
+    assert result["fcfs"].others_p99 > 0.7 * result["fcfs"].flooder_p99
     for name in ("vtc", "vtc, history", "dlpm", "dlpm, history"):
-        assert told[name].others_p99 < told["fcfs"].others_p99 / 8
+        assert result[name].others_p99 < result["fcfs"].others_p99 / 8
 
 
-def test_dlpm_keeps_the_prefix_hits(runs: Told) -> None:
+def test_dlpm_keeps_the_prefix_hits(runs: Runs) -> None:
     """At least nine tenths of what affinity alone finds; a share that is blind to prefixes does not."""
-    _, told, _ = runs
+    _, result, _ = runs
     for name in ("dlpm", "dlpm, history", "dlpm, oracle"):
-        assert told[name].hits >= 0.9 * told["affinity only"].hits
-    assert told["vtc"].hits < 0.9 * told["affinity only"].hits
+        assert result[name].hits >= 0.9 * result["affinity only"].hits
+    assert result["vtc"].hits < 0.9 * result["affinity only"].hits

@@ -130,7 +130,7 @@ def test_who_loses_patience_leaves_both() -> None:
     check_blame(run)
 
 
-def test_nobody_is_told_of_first_tokens_unless_somebody_asks() -> None:
+def test_no_policy_is_notified_of_first_tokens_unless_one_needs_them() -> None:
     case = two(wait_ms=20)
     assert case.build(one_step=False).control.observes
     case.hedge = type(None)

@@ -215,13 +215,13 @@ def test_open_loop_comes_by_its_stamps(tmp_path: Path) -> None:
 
 def test_what_lanes_refuse(tmp_path: Path) -> None:
     trace = recorded(tmp_path, [conversation(CHAT)])
-    for options, said in (
+    for options, expected in (
         ({"lanes": 0}, "lanes is 0"),
         ({"start": (0.6, 0.5)}, r"start is \[0.6, 0.5\]; give two shares"),
         ({"duration_s": 0}, "duration_s is 0"),
         ({"max_context": 700}, "max_context 700: every conversation has more tokens"),
     ):
-        with pytest.raises(ScenarioError, match=said):
+        with pytest.raises(ScenarioError, match=expected):
             in_lanes(trace, **{"lanes": 1, **options})  # type: ignore[arg-type]
     with pytest.raises(ScenarioError, match="does not say which request follows which"):
         in_lanes(ps.workload.poisson(1.0, requests=5), 2)

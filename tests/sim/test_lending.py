@@ -100,7 +100,7 @@ def run(
     return runs[0]
 
 
-def told(trace: Trace) -> list[tuple[int, int, int, str]]:
+def lent(trace: Trace) -> list[tuple[int, int, int, str]]:
     return [(each.debtor, each.creditor, each.blocks, each.reason) for each in trace.items() if isinstance(each, Lent)]
 
 
@@ -146,7 +146,7 @@ def test_a_creditor_lends_what_it_has_and_no_more() -> None:
     traces = Trace(), Trace()
     loan = Lend(0, 1, 80)
     outcome = run(a_load((0.0, 1, 480, 100)), (0.05, loan), (0.05, loan), traces=traces)
-    assert told(traces[0])[:2] == [(0, 1, 69, ""), (0, 1, 0, "it has no blocks to spare")]
+    assert lent(traces[0])[:2] == [(0, 1, 69, ""), (0, 1, 0, "it has no blocks to spare")]
     assert (outcome.loans, outcome.loans_refused) == (1, 1)
 
 
@@ -162,14 +162,14 @@ def test_what_is_refused(loan: Lend, reason: str) -> None:
     load = a_load((0.0, 0, 100, 200), (0.0, 2, 1000, 200), (0.0, 2, 1000, 200))
     traces = Trace(), Trace()
     outcome = run(load, (0.05, Lend(0, 1, 10)), (0.2, loan), replicas=3, traces=traces)
-    assert told(traces[0])[1] == (*loan[:2], 0, reason) and outcome.loans_refused == 1
+    assert lent(traces[0])[1] == (*loan[:2], 0, reason) and outcome.loans_refused == 1
 
 
 def test_what_is_free_comes_back_at_once_and_the_rest_when_its_requests_end() -> None:
     traces = Trace(), Trace()
     run(a_load(*FULL), (0.05, Lend(0, 1, 50)), (0.5, Lend(0, 1, -50)), traces=traces)
-    lent, *back = told(traces[0])
-    assert lent == (0, 1, 50, "") and len(back) > 1
+    first, *back = lent(traces[0])
+    assert first == (0, 1, 50, "") and len(back) > 1
     assert sum(blocks for _, _, blocks, _ in back) == -50
 
 
@@ -179,7 +179,7 @@ def test_a_creditor_whose_request_gives_way_calls_its_loans_back() -> None:
     traces = Trace(), Trace()
     outcome = run(load, (0.05, Lend(0, 1, 50)), traces=traces)
     assert list(outcome.records.status) == [FINISHED] * 2
-    assert sum(blocks for _, _, blocks, _ in told(traces[0])) == 0
+    assert sum(blocks for _, _, blocks, _ in lent(traces[0])) == 0
 
 
 def test_who_waits_at_an_empty_creditor_gets_its_blocks_back() -> None:
@@ -209,7 +209,7 @@ def test_a_creditor_that_drains_calls_its_loans_back() -> None:
     traces = Trace(), Trace()
     load = a_load((0.0, 0, 100, 100), (0.0, 1, 100, 100))
     run(load, (0.05, Lend(0, 1, 40)), faults=(Fault(0.5, "drain", 1),), traces=traces)
-    assert told(traces[0]) == [(0, 1, 40, ""), (0, 1, -40, "")]
+    assert lent(traces[0]) == [(0, 1, 40, ""), (0, 1, -40, "")]
 
 
 def test_several_gateways_see_the_same_loans() -> None:
@@ -228,7 +228,7 @@ def test_a_recorded_run_replays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("loan", "said"),
+    ("loan", "message"),
     [
         (Lend(0, 0, 5), "a replica cannot lend to itself"),
         (Lend(0, 7, 5), "there are 2 replicas"),
@@ -236,6 +236,6 @@ def test_a_recorded_run_replays() -> None:
         (Lend(0, 1, 0), "0 blocks are lent"),
     ],
 )
-def test_a_loan_that_cannot_be_is_the_policys_mistake(loan: Lend, said: str) -> None:
-    with pytest.raises(PolicyError, match=f"Script asks for .*{said}"):
+def test_a_loan_that_cannot_be_is_the_policys_mistake(loan: Lend, message: str) -> None:
+    with pytest.raises(PolicyError, match=f"Script asks for .*{message}"):
         run(a_load((0.0, 0, 10, 50)), (0.05, loan))

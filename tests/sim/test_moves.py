@@ -118,7 +118,7 @@ def run(
     return runs[0]
 
 
-def told(trace: Trace, kind: type) -> list[Any]:
+def of_kind(trace: Trace, kind: type) -> list[Any]:
     return [item for item in trace.items() if isinstance(item, kind)]
 
 
@@ -144,7 +144,7 @@ def test_blocks_are_reserved_part_by_part() -> None:
     """30 steps of 10 ms pass while 3,000 tokens travel at 10 MB/s: the second part is those."""
     trace = Trace()
     outcome = run(a_load((0, 3000, 300)), Script(r0=(1, 0.5)), link_bw=1e7, trace=trace)
-    (moved,) = told(trace, Moved)
+    (moved,) = of_kind(trace, Moved)
     started = next(item.at for item in trace.items() if getattr(item, "measured_at", 0) >= ps(0.5))
     assert 0.3 < seconds(moved.at - started) < 0.36
     assert outcome.records.migrations[0] == 1
@@ -161,14 +161,14 @@ def test_a_waiting_request_is_taken_back_and_queued_elsewhere() -> None:
 def test_a_prompt_under_way_stays() -> None:
     trace = Trace()
     run(a_load((0, 4000, 20)), Script(r0=(1, 0.05)), trace=trace)
-    assert [stayed.reason for stayed in told(trace, MoveFailed)] == ["its prompt is being computed"]
+    assert [stayed.reason for stayed in of_kind(trace, MoveFailed)] == ["its prompt is being computed"]
 
 
 def test_without_room_at_the_target_it_stays() -> None:
     trace = Trace()
     load = a_load((0, 1000, 50), (0, 900, 50))
     outcome = run(load, Script(r0=(1, 0.2)), router=RoundRobin(), blocks=(500, 70), trace=trace)
-    assert [stayed.reason for stayed in told(trace, MoveFailed)] == ["there is no room at the target"]
+    assert [stayed.reason for stayed in of_kind(trace, MoveFailed)] == ["there is no room at the target"]
     assert list(outcome.records.status) == [FINISHED, FINISHED]
     assert list(outcome.records.migrations) == [0, 0]
 
@@ -176,14 +176,14 @@ def test_without_room_at_the_target_it_stays() -> None:
 def test_a_target_that_could_never_hold_it_is_refused() -> None:
     trace = Trace()
     run(a_load((0, 1000, 100)), Script(r0=(1, 0.25)), blocks=(500, 66), trace=trace)
-    assert [stayed.reason for stayed in told(trace, MoveFailed)] == ["the target cannot hold it"]
+    assert [stayed.reason for stayed in of_kind(trace, MoveFailed)] == ["the target cannot hold it"]
 
 
 def test_a_slow_link_is_given_up_after_three_parts() -> None:
     """At 0.1 MB/s a token (10 ms) is made as fast as one is carried, so that the rest never gets short."""
     trace = Trace()
     outcome = run(a_load((0, 600, 2500)), Script(r0=(1, 0.3)), link_bw=1e5, trace=trace)
-    assert [stayed.reason for stayed in told(trace, MoveFailed)] == ["it decodes faster than it is copied"]
+    assert [stayed.reason for stayed in of_kind(trace, MoveFailed)] == ["it decodes faster than it is copied"]
     assert (outcome.records.status[0], outcome.records.decode_replica[0]) == (FINISHED, 0)
 
 
@@ -230,7 +230,7 @@ def test_decode_halves_of_pairs_move_between_decode_replicas() -> None:
 
 
 @pytest.mark.parametrize(
-    ("move", "said"),
+    ("move", "message"),
     [
         (Move(7, 0, 1), "in no replica"),
         (Move(0, 1, 0), "at replica 0"),
@@ -238,14 +238,14 @@ def test_decode_halves_of_pairs_move_between_decode_replicas() -> None:
         (Move(0, 0, 2), r"only the peers \[1\]"),
     ],
 )
-def test_an_impossible_move_is_the_policys_mistake(move: Move, said: str) -> None:
+def test_an_impossible_move_is_the_policys_mistake(move: Move, message: str) -> None:
     class Wrong:
         needs = ("flights",)
 
         def move(self, cluster: ClusterView) -> list[Move]:
             return [move]
 
-    with pytest.raises(PolicyError, match=said):
+    with pytest.raises(PolicyError, match=message):
         run(a_load((0, 500, 300)), Wrong(), roles=("mixed", "mixed", "decode"), blocks=(300, 300, 300))
 
 

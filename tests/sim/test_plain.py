@@ -14,7 +14,7 @@ import poise.core.engine.lane as lane
 from poise.core.records.records import Run
 from poise.core.records.trace import Trace
 from tests.sim.cases import Case, cases
-from tests.sim.plain import Asked, plain_cases
+from tests.sim.plain import Called, plain_cases
 from tests.sim.test_exact import assert_equal
 
 STATS = ("busy", "prompting", "steps", "batches", "prompt_tokens", "decode_tokens", "peak_blocks", "up_until")
@@ -28,17 +28,17 @@ def assert_same(one: Run, other: Run) -> None:
     assert (one.ended_at, one.offered, one.refusals) == (other.ended_at, other.offered, other.refusals)
 
 
-def asked(case: Case) -> Case:
+def called(case: Case) -> Case:
     """The same world under a batcher that promises nothing."""
-    return replace(case, batcher=partial(Asked, long_prefill=case.long_prefill))
+    return replace(case, batcher=partial(Called, long_prefill=case.long_prefill))
 
 
 def test_plain_worlds_equal_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    count = {"worlds": 0, "filled": 0, "asked": 0, "direct": 0, "preempted": 0}
+    count = {"worlds": 0, "filled": 0, "called": 0, "direct": 0, "preempted": 0}
 
     def counted(*arguments: Any) -> bool:
         filled = original(*arguments)
-        count["filled" if filled else "asked"] += 1
+        count["filled" if filled else "called"] += 1
         return filled
 
     original = lane.fill
@@ -55,7 +55,7 @@ def test_plain_worlds_equal_the_reference(monkeypatch: pytest.MonkeyPatch) -> No
         fast, general, slow = Trace(), Trace(), Trace()
         traced = case.build(one_step=False, check=len(case.roles) < 5, trace=fast).simulate()
         assert_same(plain, traced)
-        assert_same(plain, asked(case).build(one_step=False, check=False, trace=general).simulate())
+        assert_same(plain, called(case).build(one_step=False, check=False, trace=general).simulate())
         reference = case.build(one_step=True, check=False, trace=slow).simulate()
         assert_equal(plain, reference)
         assert (plain.ended_at, plain.refusals) == (reference.ended_at, reference.refusals)
@@ -63,7 +63,7 @@ def test_plain_worlds_equal_the_reference(monkeypatch: pytest.MonkeyPatch) -> No
 
     check()
     assert count["direct"] == count["worlds"], "no event is made that nobody sees"
-    assert count["filled"] > 2 * count["asked"] > 0, "most steps with prompts are to be plain ones"
+    assert count["filled"] > 2 * count["called"] > 0, "most steps with prompts are to be plain ones"
     assert count["preempted"] > count["worlds"] / 10, "and room is to be short now and then"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from poise.core.request import NO_TOOL, UNTOLD
+from poise.core.request import NO_TOOL, UNKNOWN_TOOL
 from poise.sim.arrivals import Arrivals, turns
 from poise.workload.table import Workload
 
@@ -38,4 +38,4 @@ def test_stage_and_tool_are_indices_of_names() -> None:
     assert [arrivals.view(row, 0).stage for row in range(4)] == [1, 0, -1, 1]
     assert [arrivals.running(arrivals.view(row, 0), 9).tool for row in range(4)] == [0, NO_TOOL, 0, NO_TOOL]
     plain = Arrivals(_workload())
-    assert plain.running(plain.view(0, 0), 9).tool == UNTOLD
+    assert plain.running(plain.view(0, 0), 9).tool == UNKNOWN_TOOL

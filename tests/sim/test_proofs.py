@@ -106,8 +106,8 @@ def both(
             for _ in range(replicas)
         ]
         limit = blocks * engine.block_tokens
-        told = ReplicaSpec(capacity_tokens=limit, blocks=blocks, prefill_rate=1 / COST.prompt_s)
-        control = Control(Policies(router=router()), [told] * replicas, belief=Belief(0.1, 0.01), seed=1)
+        spec = ReplicaSpec(capacity_tokens=limit, blocks=blocks, prefill_rate=1 / COST.prompt_s)
+        control = Control(Policies(router=router()), [spec] * replicas, belief=Belief(0.1, 0.01), seed=1)
         cluster = Cluster((Pool(MODEL, DEVICE, replicas=replicas, engine=engine),), faults=faults)
         runs.append(
             World(

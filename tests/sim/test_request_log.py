@@ -26,7 +26,7 @@ from tests.sim.test_blame import Doorkeeper, Once, same_prompt, simulated, workl
 from tests.sim.test_exact import COLUMNS
 
 MARKS = {
-    "arrived", "came_back", "asked", "sent", "refused", "turned_down", "left", "queued", "admitted", "computed",
+    "arrived", "came_back", "decided", "sent", "refused", "turned_down", "left", "queued", "admitted", "computed",
     "first_token", "decodes", "pulling", "pulled", "missed", "preempted", "moves", "stayed", "stands", "moved", "lost",
     "again", "copied", "goes_on",
 }  # fmt: skip
@@ -45,11 +45,11 @@ def test_a_diary_changes_nothing_and_hangs_together(case: Case, row: int) -> Non
     stamps = [happening.at for happening in diary.happenings]
     assert stamps == sorted(stamps)
     _check(diary, run.records, row)
-    told = requests_frame(run, case.workload).filter(request=row)
-    if len(told):
-        lines = list(story_lines(diary.happenings, told.row(0, named=True), seconds(run.ended_at)))
-        assert all(line.said and line.since_s >= -1e-12 for line in lines)
-        assert lines[-1].at_s == (told["ended_s"][0] if told["ended_s"][0] is not None else seconds(run.ended_at))
+    found = requests_frame(run, case.workload).filter(request=row)
+    if len(found):
+        lines = list(story_lines(diary.happenings, found.row(0, named=True), seconds(run.ended_at)))
+        assert all(line.text and line.since_s >= -1e-12 for line in lines)
+        assert lines[-1].at_s == (found["ended_s"][0] if found["ended_s"][0] is not None else seconds(run.ended_at))
 
 
 @given(cases())
@@ -82,22 +82,22 @@ def _check(diary: RequestLog, records: Records, row: int) -> None:
 
 
 def test_there_are_words_for_all_that_happens() -> None:
-    assert set(StoryFormatter({})._say) == MARKS
+    assert set(StoryFormatter({})._formats) == MARKS
 
 
 def lived(load: Workload, row: int, **options: Any) -> list[str]:
     """The story of a request as `seconds place: what`, the same fast and step by step."""
-    fast, slow = (_told(load, row, one_step=one_step, **options) for one_step in (False, True))
+    fast, slow = (_row(load, row, one_step=one_step, **options) for one_step in (False, True))
     assert fast == slow
     return fast
 
 
-def _told(load: Workload, row: int, **options: Any) -> list[str]:
+def _row(load: Workload, row: int, **options: Any) -> list[str]:
     diary = RequestLog(row)
     run = simulated(load, diary=diary, **options)
-    told = requests_frame(run, load).row(row, named=True)
-    lines = story_lines(diary.happenings, told, seconds(run.ended_at))
-    return [f"{line.at_s:g} {line.place}: {line.said}" for line in lines]
+    found = requests_frame(run, load).row(row, named=True)
+    lines = story_lines(diary.happenings, found, seconds(run.ended_at))
+    return [f"{line.at_s:g} {line.place}: {line.text}" for line in lines]
 
 
 def test_of_a_prompt_that_waits_for_the_step_under_way() -> None:
@@ -115,8 +115,8 @@ def test_of_a_prompt_that_waits_for_the_step_under_way() -> None:
 def test_of_a_cold_cache() -> None:
     """Chunks of 50 tokens; 80 of 100 were computed for another request long ago."""
     cold = Engine(token_budget=50, max_sequences=16, block_tokens=1, prefix_caching=False)
-    told = lived(workload((0, 100, 1), (500, 100, 1), prefixes=same_prompt(2, 80)), 1, engine=cold)
-    assert told[3:6] == [
+    found = lived(workload((0, 100, 1), (500, 100, 1), prefixes=same_prompt(2, 80)), 1, engine=cold)
+    assert found[3:6] == [
         "500 replica 0: is admitted at once; 0 of 100 tokens are in the prefix cache, 80 in one that never evicts",
         "560 replica 0: computes tokens 1 to 50 in 60 s (60 s missed in the cache)",
         "620 replica 0: computes tokens 51 to 100 in 60 s (30 s alone, 30 s missed in the cache)",
@@ -124,8 +124,8 @@ def test_of_a_cold_cache() -> None:
 
 
 def test_of_a_pair() -> None:
-    told = lived(workload((0, 5, 2), (0, 9, 2)), 1, roles=("prefill", "decode"), link_bw=1000.0, link_latency_s=2.0)
-    assert told[1:] == [
+    found = lived(workload((0, 5, 2), (0, 9, 2)), 1, roles=("prefill", "decode"), link_bw=1000.0, link_latency_s=2.0)
+    assert found[1:] == [
         "0 gateway: RoundRobin chooses replica 0, of 1 that can take it",
         "0 gateway: RoundRobin chooses replica 1 for its output, of 1 that can take it",
         "0 replica 0: queues behind 1 request; nothing is running, 5 tokens to compute before its own",
@@ -143,11 +143,11 @@ def test_of_a_pair() -> None:
 
 def test_of_a_move() -> None:
     cost = LinearCost(step_s=10.0, prompt_s=1.0, token_bytes=1000)
-    told = lived(
+    found = lived(
         workload((0, 40, 12), (75, 1, 1)), 0, roles=("mixed", "mixed"), cost=cost, mover=Once(), link_bw=1000.0,
         link_latency_s=2.0,
     )  # fmt: skip
-    assert told[5:] == [
+    assert found[5:] == [
         "50 replica 0: its first token",
         "75 replica 0: is to move to replica 1",
         "120 replica 0: pauses after 8 tokens until the rest of its KV has arrived",
@@ -158,8 +158,8 @@ def test_of_a_move() -> None:
 
 
 def test_of_one_that_gave_way() -> None:
-    told = lived(workload((0, 5, 5), (0, 4, 5)), 1, blocks=12)
-    assert told[6:] == [
+    found = lived(workload((0, 5, 5), (0, 4, 5)), 1, blocks=12)
+    assert found[6:] == [
         "31 replica 0: is preempted for lack of KV blocks; its 5 computed tokens may be evicted",
         "64 replica 0: is admitted after 33 s; 3 of 6 tokens are in the prefix cache",
         "77 replica 0: computes tokens 4 to 6 in 13 s",

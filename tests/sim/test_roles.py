@@ -168,7 +168,7 @@ def test_the_record_replays_to_the_same_decisions() -> None:
 # Tenants with replicas of their own ----------------------------------------------------------------------------------
 
 
-def test_each_tenant_goes_to_its_own_pools_and_the_others_to_those_of_nobody() -> None:
+def test_each_tenant_goes_to_its_own_pools_and_the_others_to_the_shared_ones() -> None:
     some = replace(load(*range(12)), tenant=np.array([0, 1, 2, -1] * 3, "i4"))
     where = [*pools(*THREE, tenants=(0,)), *pools(*THREE, tenants=(1,)), *pools("mixed")]
     done = run({}, some, tuple(where))
@@ -195,7 +195,7 @@ def test_who_has_no_pool_is_turned_away() -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "said"),
+    ("where", "message"),
     [
         (
             pools("mixed", "mixed", "mixed"),
@@ -209,7 +209,7 @@ def test_who_has_no_pool_is_turned_away() -> None:
     ],
     ids=["mixed", "two pairs", "first tokens"],
 )
-def test_what_cannot_be(where: tuple[Pool, ...], said: str) -> None:
+def test_what_cannot_be(where: tuple[Pool, ...], message: str) -> None:
     with pytest.raises(ScenarioError) as error:
         simulate(Cluster(where), load(0), Policies(scaler=PdServe()), cost=Cost())
-    assert said in str(error.value)
+    assert message in str(error.value)

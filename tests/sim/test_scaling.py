@@ -43,8 +43,8 @@ class Plan:
         self.plan = plan
 
     def scale(self, cluster: FleetView, chance: Chance) -> Sequence[Scale]:
-        told = [each for each in self.plan if each[0] * SECOND <= cluster.now]
-        return [Scale(0, *told[-1][1:])] if told else []
+        found = [each for each in self.plan if each[0] * SECOND <= cluster.now]
+        return [Scale(0, *found[-1][1:])] if found else []
 
 
 class Cost:
@@ -174,18 +174,18 @@ def test_no_more_than_the_most_hold_devices() -> None:
 
 
 @pytest.mark.parametrize(
-    ("some", "given", "said"),
+    ("some", "given", "message"),
     [
         (pool(replicas=5), {}, "replicas: 5 is not within min_replicas 0 and max_replicas 3"),
         (pool(), {"belief": Belief(gateways=2)}, "2 each know their own requests alone"),
         (pool(), {"faults": (Fault(1.0, "join", 0),)}, "cannot join where a scaler decides"),
     ],
 )
-def test_what_cannot_be(some: Pool, given: dict[str, Any], said: str) -> None:
+def test_what_cannot_be(some: Pool, given: dict[str, Any], message: str) -> None:
     cluster = Cluster((some,), faults=given.pop("faults", ()))
     with pytest.raises(ScenarioError) as error:
         simulate(cluster, load(0), Policies(scaler=Plan()), cost=Cost(), **given)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_the_truth_of_a_closed_load_is_not_known_beforehand() -> None:

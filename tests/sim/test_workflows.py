@@ -61,15 +61,15 @@ def test_a_program_is_in_time_whole_or_not_at_all() -> None:
 def test_what_was_cut_off_is_begun_and_not_finished() -> None:
     made = ps.workload.workflows(ps.workload.poisson(3.0, requests=20, seed=2), SEARCH, seed=2)
     result = ps.simulate(CLUSTER, made, until=3.0, drain=False)
-    told = result.metrics().programs
-    assert told is not None and 0 < told.finished + 1 < told.begun < 20
+    metrics = result.metrics().programs
+    assert metrics is not None and 0 < metrics.finished + 1 < metrics.begun < 20
     later = result.metrics(warmup_s=1.0).programs
-    assert later is not None and later.begun < told.begun
+    assert later is not None and later.begun < metrics.begun
 
 
 def test_requests_without_a_program_have_no_such_figure() -> None:
     result = ps.simulate(CLUSTER, ps.workload.poisson(3.0, requests=5))
     assert result.program is None and "program_s" not in result.metrics().as_dict()
     assert (np.asarray(result.run.records.status) == FINISHED).all()
-    told = result.metrics(ps.Slo(program_s=result.e2e.p50))
-    assert told.slo_attainment == pytest.approx(0.6), "each is a program by itself"
+    metrics = result.metrics(ps.Slo(program_s=result.e2e.p50))
+    assert metrics.slo_attainment == pytest.approx(0.6), "each is a program by itself"

@@ -62,7 +62,7 @@ def test_columns_are_over_replicas_in_order() -> None:
     assert list(a_cluster().able(a_request())) == [0]
 
 
-def test_cached_tokens_are_of_the_prompt_asked_for() -> None:
+def test_cached_tokens_are_of_the_requested_prompt() -> None:
     cluster = a_cluster(a_replica(cached_tokens=500), a_replica())
     assert cluster.cached_tokens(a_request(prompt_tokens=100)) == [100, 0]
     assert cluster.cached_tokens(a_request(ids=())) == [0, 0]
@@ -128,7 +128,7 @@ def test_chance_is_that_of_the_key() -> None:
 # Lanes ----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_lane_is_in_the_situation_asked_for() -> None:
+def test_a_lane_is_in_the_requested_situation() -> None:
     lane = a_lane(
         waiting=[a_request(id=5, prompt_tokens=40)],
         prefilling=[(a_request(id=3, prompt_tokens=100), 64), (a_request(id=4, prompt_tokens=20), 0)],

@@ -209,7 +209,7 @@ class WantsArguments(PromptsFirst):
         (WantsArguments, r"WantsArguments\(\) raised TypeError.*give a function that builds it"),
     ],
 )
-def test_unsound_batchers_are_told_the_rule_and_the_case(batcher: type, rule: str) -> None:
+def test_unsound_batchers_are_reported_with_the_rule_and_the_case(batcher: type, rule: str) -> None:
     with pytest.raises(RuleBroken, match=rule) as raised:
         check_batcher(batcher)
     message = str(raised.value)

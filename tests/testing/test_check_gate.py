@@ -76,7 +76,7 @@ def test_a_sound_order_passes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("order", "said"),
+    ("order", "message"),
     [
         (Unhashable, "unhashable"),
         (Incomparable, "cannot be compared"),
@@ -87,8 +87,8 @@ def test_a_sound_order_passes() -> None:
         (Uncopied, "deepcopy"),
     ],
 )
-def test_an_unsound_order_is_told(order: type, said: str) -> None:
-    with pytest.raises(RuleBroken, match=said):
+def test_an_unsound_order_is_reported(order: type, message: str) -> None:
+    with pytest.raises(RuleBroken, match=message):
         check_order(order)
 
 
@@ -164,7 +164,7 @@ def test_a_sound_admission_passes(admission: type) -> None:
 
 
 @pytest.mark.parametrize(
-    ("admission", "said"),
+    ("admission", "message"),
     [
         (Reversed, "in that order"),
         (Others, "in that order"),
@@ -174,6 +174,6 @@ def test_a_sound_admission_passes(admission: type) -> None:
         (Door, "must be None or a Reject"),
     ],
 )
-def test_an_unsound_admission_is_told(admission: type, said: str) -> None:
-    with pytest.raises(RuleBroken, match=said):
+def test_an_unsound_admission_is_reported(admission: type, message: str) -> None:
+    with pytest.raises(RuleBroken, match=message):
         check_admission(admission)

@@ -59,7 +59,7 @@ def test_a_sound_lender_passes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lender", "said"),
+    ("lender", "message"),
     [
         (Undeclared, "add 'free_blocks'"),
         (Random, "keep no state outside the object and draw no chance"),
@@ -69,6 +69,6 @@ def test_a_sound_lender_passes() -> None:
         (Meddling, r"changed `cluster.loans`"),
     ],
 )
-def test_an_unsound_lender_is_told(lender: type, said: str) -> None:
-    with pytest.raises(RuleBroken, match=said):
+def test_an_unsound_lender_is_reported(lender: type, message: str) -> None:
+    with pytest.raises(RuleBroken, match=message):
         check_lender(lender)

@@ -100,7 +100,7 @@ class NeedsText(Plain):
     needs = "requests"
 
 
-class NeedsNothingSaid(Plain):
+class NeedsNone(Plain):
     def __init__(self) -> None:
         self.needs = None
 
@@ -216,7 +216,7 @@ class WantsArguments(Plain):
         (ReadsUndeclaredCache, r"reads `cluster.cached_tokens\(request\)` but its `needs` are \('requests',\)"),
         (NeedsUnknown, "needs names 'temperature', which is not a column.*requests, tokens"),
         (NeedsText, "needs is 'requests'; it must be a tuple"),
-        (NeedsNothingSaid, "needs is None; it must be a tuple"),
+        (NeedsNone, "needs is None; it must be a tuple"),
         (ChangesTheView, "changed `cluster.requests`.*in a cluster of one replica, step 0"),
         (PicksTheFirst, r"Route\(replica=0.*none of `cluster.able\(request\)`.*able \("),
         (PicksTheIdle, r"none of `cluster.able\(request\)`"),
@@ -236,7 +236,7 @@ class WantsArguments(Plain):
         (WantsArguments, r"WantsArguments\(\) raised TypeError.*give a function that builds it"),
     ],
 )
-def test_unsound_routers_are_told_the_rule_and_the_input(router: type, rule: str) -> None:
+def test_unsound_routers_are_reported_with_the_rule_and_the_input(router: type, rule: str) -> None:
     with pytest.raises(RuleBroken, match=rule) as raised:
         check_router(router)
     assert router.__name__ in str(raised.value)

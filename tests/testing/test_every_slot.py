@@ -23,11 +23,11 @@ _CALLS = count()
 def _lies(slot: str, answer: Any, **attributes: Any) -> type:
     """A class for a slot that always answers the same, or what a function of its arguments says."""
 
-    def asked(self: Any, *given: Any) -> Any:
+    def called(self: Any, *given: Any) -> Any:
         return answer(*given) if callable(answer) else answer
 
-    also = {"needs": (), **{name: asked for name in SLOTS[slot].also if name != "needs"}, **attributes}
-    return type("Liar", (), {**also, SLOTS[slot].verb: asked})
+    also = {"needs": (), **{name: called for name in SLOTS[slot].also if name != "needs"}, **attributes}
+    return type("Liar", (), {**also, SLOTS[slot].verb: called})
 
 
 BROKEN = {
@@ -54,19 +54,19 @@ def test_every_slot_has_a_contract() -> None:
 
 @pytest.mark.parametrize("slot", BROKEN)
 def test_a_broken_rule_is_found(slot: str) -> None:
-    kind, said = BROKEN[slot]
-    with pytest.raises(RuleBroken, match=said):
+    kind, expected = BROKEN[slot]
+    with pytest.raises(RuleBroken, match=expected):
         check_policy(slot, kind)
 
 
 @pytest.mark.parametrize("slot", [slot for slot in SLOTS if slot not in KNOWN])
-def test_what_is_no_policy_of_the_slot_is_told_so(slot: str) -> None:
+def test_what_is_no_policy_of_the_slot_is_refused(slot: str) -> None:
     with pytest.raises(RuleBroken, match=f"no method '{SLOTS[slot].verb}'"):
         check_policy(slot, object)
 
 
 @pytest.mark.parametrize("slot", [slot for slot in BROKEN if set(SLOTS[slot].also) - {"needs"}])
-def test_what_a_slot_must_have_besides_is_asked_for(slot: str) -> None:
+def test_what_a_slot_must_have_besides_is_required(slot: str) -> None:
     lacking = type("Lacking", (), {"needs": (), SLOTS[slot].verb: lambda self, *given: None})
     with pytest.raises(RuleBroken, match=f"which a {slot} must have"):
         check_policy(slot, lacking)

@@ -33,7 +33,7 @@ def test_every_name_is_there() -> None:
     assert set(poise.testing.__all__) <= set(dir(poise.testing))
 
 
-def test_a_name_that_is_not_there_is_told() -> None:
+def test_a_name_that_is_not_there_is_reported() -> None:
     with pytest.raises(AttributeError, match=r"'poise.testing' has no attribute 'check_rooter'; it has .*check_router"):
         poise.testing.check_rooter  # noqa: B018
 

@@ -74,16 +74,16 @@ class Plodding(Chunked):
         return super().batch(lane)._replace(hold=ONE_STEP)
 
 
-def test_what_is_left_for_ever_is_told() -> None:
+def test_what_is_left_for_ever_is_reported() -> None:
     with pytest.raises(RuleBroken, match=r"leaves Sequence\(0, waiting.* for ever"):
         drive(a_lone_replica(Asleep()), [Client(a_request(), 3)])
 
 
-def test_time_that_stands_still_is_told() -> None:
+def test_time_that_stands_still_is_reported() -> None:
     with pytest.raises(RuleBroken, match=r"asked \d+ times at instant 0 ps, it lets neither a step begin"):
         drive(a_lone_replica(Restless()), [Client(a_request(), 3)])
 
 
-def test_too_many_turns_are_told() -> None:
+def test_too_many_turns_are_reported() -> None:
     with pytest.raises(RuleBroken, match=r"does not end Sequence\(0, decode.* in 6 turns"):
         drive(a_lone_replica(Plodding()), [Client(a_request(), 50)], most_turns=5)

@@ -39,9 +39,9 @@ def client(stranger: TestClient) -> TestClient:
 
 def error(answer: Any) -> str:
     assert answer.status_code == 400, answer.text
-    told: str = answer.json()["error"]
-    assert "\n" not in told
-    return told
+    found: str = answer.json()["error"]
+    assert "\n" not in found
+    return found
 
 
 SECRET = "sixteen tons"
@@ -152,12 +152,12 @@ def test_a_second_file_of_a_name_replaces_nothing(client: TestClient, folder: Fo
     assert [(folder.traces / name).read_text() for name in names] == ["1", "2", "3"]
 
 
-@pytest.mark.parametrize("said", [True, False])
+@pytest.mark.parametrize("expected", [True, False])
 def test_a_file_that_is_too_large_is_refused(
-    client: TestClient, folder: Folder, monkeypatch: pytest.MonkeyPatch, said: bool
+    client: TestClient, folder: Folder, monkeypatch: pytest.MonkeyPatch, expected: bool
 ) -> None:
     monkeypatch.setattr(module, "TRACE_BYTES", 1000)
-    content = b"x" * 1001 if said else (b"x" * 100 for _ in range(11))
+    content = b"x" * 1001 if expected else (b"x" * 100 for _ in range(11))
     assert client.put("/api/traces/a.csv", content=content).status_code == 413
     assert files(folder.traces) == set()
     assert client.put("/api/traces/a.csv", content=b"x" * 1000).status_code == 200
@@ -169,23 +169,23 @@ def test_a_form_that_is_too_large_is_refused(client: TestClient) -> None:
 
 def test_columns_are_suggested_and_then_read(client: TestClient) -> None:
     client.put("/api/traces/a.csv", content=TRACE)
-    told = client.post("/api/look", json={"trace": "a.csv"}).json()
+    result = client.post("/api/look", json={"trace": "a.csv"}).json()
     suggested = {"arrival_s": "created_at", "prompt_tokens": "in_tok", "output_tokens": "out_tok"}
-    assert told["missing"] == list(suggested)
-    assert told["suggested"] == suggested
-    assert told["columns"] == ["created_at", "in_tok", "out_tok"]
-    assert told["summary"] == ""
-    told = client.post("/api/look", json={"trace": "a.csv", "columns": suggested}).json()
-    assert told["missing"] == []
-    assert told["summary"] == ("3 requests over 3 s, 0.6667 req/s; prompts of 200 tokens in the mean, outputs of 20")
+    assert result["missing"] == list(suggested)
+    assert result["suggested"] == suggested
+    assert result["columns"] == ["created_at", "in_tok", "out_tok"]
+    assert result["summary"] == ""
+    result = client.post("/api/look", json={"trace": "a.csv", "columns": suggested}).json()
+    assert result["missing"] == []
+    assert result["summary"] == ("3 requests over 3 s, 0.6667 req/s; prompts of 200 tokens in the mean, outputs of 20")
 
 
-def test_a_bad_row_is_said_as_the_commands_say_it(client: TestClient) -> None:
+def test_a_bad_row_has_the_message_of_the_commands(client: TestClient) -> None:
     client.put("/api/traces/a.csv", content="arrival_s,prompt_tokens,output_tokens\n0,100,10\n1,many,10\n")
-    told = client.post("/api/look", json={"trace": "a.csv"}).json()
-    assert told["error"].startswith("a.csv, line 3: prompt_tokens is 'many'")
-    told = client.post("/api/look", json={"trace": "a.csv", "skip_bad": True}).json()
-    assert told["summary"].endswith("; 1 bad rows skipped")
+    result = client.post("/api/look", json={"trace": "a.csv"}).json()
+    assert result["error"].startswith("a.csv, line 3: prompt_tokens is 'many'")
+    result = client.post("/api/look", json={"trace": "a.csv", "skip_bad": True}).json()
+    assert result["summary"].endswith("; 1 bad rows skipped")
 
 
 def test_what_is_no_trace_is_an_error(client: TestClient) -> None:
@@ -196,15 +196,15 @@ def test_what_is_no_trace_is_an_error(client: TestClient) -> None:
 
 
 def test_the_preview_is_what_a_run_would_be(client: TestClient) -> None:
-    told = client.post("/api/preview", json={**SMALL, "name": "my run", "find_collapse": True}).json()
-    assert told["name"] == "my_run"
-    assert told["shell"] == "poise compare runs/my_run/scenario.yaml --out runs/my_run --find-collapse"
-    assert "router: [round_robin, least_requests]" in told["yaml"]
-    assert told["lacking"] == ""
+    result = client.post("/api/preview", json={**SMALL, "name": "my run", "find_collapse": True}).json()
+    assert result["name"] == "my_run"
+    assert result["shell"] == "poise compare runs/my_run/scenario.yaml --out runs/my_run --find-collapse"
+    assert "router: [round_robin, least_requests]" in result["yaml"]
+    assert result["lacking"] == ""
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
         ({"routers": []}, "routers: none is picked"),
         ({"model": "--help"}, "--help"),
@@ -215,12 +215,12 @@ def test_the_preview_is_what_a_run_would_be(client: TestClient) -> None:
         ({"what": "plan", "devices": ["H100"], "minimize": "--out"}, "minimize --out"),
     ],
 )
-def test_what_no_command_can_be_made_of_is_said_and_not_started(
-    client: TestClient, folder: Folder, change: dict[str, Any], said: str
+def test_what_no_command_can_be_made_of_is_refused_and_not_started(
+    client: TestClient, folder: Folder, change: dict[str, Any], expected: str
 ) -> None:
     form = {**SMALL, **change}
-    assert said in client.post("/api/preview", json=form).json()["lacking"]
-    assert said in error(client.post("/api/runs", json=form))
+    assert expected in client.post("/api/preview", json=form).json()["lacking"]
+    assert expected in error(client.post("/api/runs", json=form))
     assert folder.run_names() == []
 
 

@@ -34,8 +34,8 @@ def test_a_difference_is_judged_only_beyond_the_intervals(
 def plan(folder: Path, price: float, devices: dict[str, int] | None) -> Path:
     folder.mkdir()
     best = {"fleet": "2 x L40S", "router": "least_requests", "devices": devices, "price_per_hour": price}
-    told = {"plan": None if devices is None else {**best, "attainment": 0.99, "ttft_s": 0.4}}
-    (folder / "plan.json").write_text(json.dumps(told))
+    found = {"plan": None if devices is None else {**best, "attainment": 0.99, "ttft_s": 0.4}}
+    (folder / "plan.json").write_text(json.dumps(found))
     return folder
 
 

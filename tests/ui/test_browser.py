@@ -246,8 +246,8 @@ def test_everything_that_the_page_is_for(tmp_path: Path) -> None:
             await check_contrast(browser)
             await browser.open(page.base)  # its cookie is enough from now on
             await browser.until("document.querySelectorAll('#list li').length === 4")
-            said = [each for each in browser.said if "400" not in each]  # the mistakes that were made on purpose
-            assert said == []
+            errors = [each for each in browser.errors if "400" not in each]  # the mistakes that were made on purpose
+            assert errors == []
             await check_report(browser, page.base)
             assert await page.stop() == 0
 

@@ -35,9 +35,9 @@ FORMS: list[dict[str, Any]] = [
 PLAN = {"what": "plan", "devices": ["H100", "L40S"], "ttft_s": 1.0, "e2e_s": 20, "time_limit_s": 30.0}
 
 
-@pytest.mark.parametrize("told", FORMS)
-def test_a_comparison_is_a_valid_scenario(tmp_path: Path, told: dict[str, Any]) -> None:
-    form = msgspec.convert(told, Form)
+@pytest.mark.parametrize("expected", FORMS)
+def test_a_comparison_is_a_valid_scenario(tmp_path: Path, expected: dict[str, Any]) -> None:
+    form = msgspec.convert(expected, Form)
     (tmp_path / "traces").mkdir()
     (tmp_path / "traces" / "a.csv").write_text("created at,prompt_tokens,output_tokens\n0,10,2\n1,10,2\n")
     run = tmp_path / "runs" / "x"
@@ -54,9 +54,9 @@ def words(form: Form) -> list[str]:
     return rest
 
 
-@pytest.mark.parametrize("told", [*FORMS, PLAN, {**PLAN, "time_limit_s": None, "minimize": "gpus"}])
-def test_a_command_parses(told: dict[str, Any]) -> None:
-    name, *rest = words(msgspec.convert(told, Form))
+@pytest.mark.parametrize("expected", [*FORMS, PLAN, {**PLAN, "time_limit_s": None, "minimize": "gpus"}])
+def test_a_command_parses(expected: dict[str, Any]) -> None:
+    name, *rest = words(msgspec.convert(expected, Form))
     group: Any = typer.main.get_command(app)
     found = group.commands[name].make_context(name, rest)
     assert str(found.params["scenario" if name == "compare" else "traffic"]) == "runs/x/scenario.yaml"

@@ -20,8 +20,8 @@ from tests.patience import turns, until
 from tests.ui.house import LONG, SMALL
 
 
-def form(told: dict[str, Any], **changes: Any) -> Form:
-    return msgspec.convert({**told, **changes}, Form)
+def form(given: dict[str, Any], **changes: Any) -> Form:
+    return msgspec.convert({**given, **changes}, Form)
 
 
 def gone(group: int) -> bool:

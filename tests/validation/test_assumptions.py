@@ -31,8 +31,8 @@ from poise.validation.assumptions import (
     ],
 )
 def test_devices(name: str, found: str, assumed: bool) -> None:
-    taken, said = named_device(name)
-    assert (taken.name, bool(said)) == (found, assumed)
+    taken, note = named_device(name)
+    assert (taken.name, bool(note)) == (found, assumed)
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_formats(name: str, found: str) -> None:
 
 def test_a_silent_format_is_an_assumption_and_a_strange_one_an_error() -> None:
     for name in ("", "not stated", "nan", "UNSET"):
-        found, said = named_format(name)
+        found, note = named_format(name)
         assert found == "bf16"
-        assert said
+        assert note
     with pytest.raises(UserError, match="fp6"):
         named_format("fp6")
 
@@ -118,10 +118,10 @@ def test_a_benchmark_names_the_library_beneath_its_engine() -> None:
     assert era_of("other", "TensorRT-LLM", "TensorRT 10.2", "") == ("TensorRT 10.2", "")
 
 
-def test_a_metric_of_another_unit_is_told() -> None:
-    taken, said = meant_metric("mlperf_inference_v5.1", "request_throughput", "Interactive")
+def test_a_metric_of_another_unit_is_named() -> None:
+    taken, note = meant_metric("mlperf_inference_v5.1", "request_throughput", "Interactive")
     assert taken == "output_throughput"
-    assert "tokens" in said
+    assert "tokens" in note
     assert meant_metric("mlperf_inference_v4.1", "request_throughput", "Server") == ("request_throughput", "")
 
 

@@ -34,13 +34,13 @@ def test_scores_answers_page_and_comparison(out: str, tmp_path: Path, capsys: py
     table(tmp_path, *LINES)
     wanted = {name: tmp_path / name for name in ("scores.json", "answers.csv", "spread.json", "page")}
     options = ["--json", "--answers", "--spread", out]
-    asked = [part for pair in zip(options, map(str, wanted.values()), strict=True) for part in pair]
-    assert main(["validate", str(tmp_path), "--jobs", "1", *asked]) == DONE
-    said = capsys.readouterr()
-    lines = said.out.splitlines()
+    given = [part for pair in zip(options, map(str, wanted.values()), strict=True) for part in pair]
+    assert main(["validate", str(tmp_path), "--jobs", "1", *given]) == DONE
+    printed = capsys.readouterr()
+    lines = printed.out.splitlines()
     assert lines[0].startswith("Predictions are off by ") and len(lines) <= 13
-    assert "device Abacus is not in the catalogue (1)" in said.out and "--tables prints all tables" in said.out
-    assert said.err == "not read: serving_e2e.csv: line 7: value is 'wrong'; a number is needed\n"
+    assert "device Abacus is not in the catalogue (1)" in printed.out and "--tables prints all tables" in printed.out
+    assert printed.err == "not read: serving_e2e.csv: line 7: value is 'wrong'; a number is needed\n"
     scores = json.loads(wanted["scores.json"].read_text())
     total = next(each for each in scores if each["source"] == "all" and each["metric"] == "tpot_ms")
     assert (total["n"], total["answered"]) == (3, 2)
@@ -58,20 +58,20 @@ def test_scores_answers_page_and_comparison(out: str, tmp_path: Path, capsys: py
 
 
 def _compared(folder: Path, saved: Path, scores: list[dict[str, object]], capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["validate", str(folder), "-q", "--jobs", "1", "--against", str(saved)]
-    assert main(asked) == DONE
+    argv = ["validate", str(folder), "-q", "--jobs", "1", "--against", str(saved)]
+    assert main(argv) == DONE
     capsys.readouterr()
     saved.write_text(json.dumps([{**each, "median_ape": 0.0} for each in scores]))
-    assert main(asked) == FAILED
+    assert main(argv) == FAILED
     assert "worse than in" in capsys.readouterr().err
 
 
 def test_all_tables_are_printed_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table(tmp_path, *LINES)
     assert main(["validate", str(tmp_path), "--jobs", "1", "--tables"]) == DONE
-    said = capsys.readouterr().out
-    assert "By source and metric" in said and "By device and metric" in said
-    assert "device Abacus is not in the catalogue" in said
+    printed = capsys.readouterr().out
+    assert "By source and metric" in printed and "By device and metric" in printed
+    assert "device Abacus is not in the catalogue" in printed
 
 
 def test_json_may_go_to_standard_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,9 +85,9 @@ def test_a_folder_without_measurements_is_the_user_s_mistake(
     tmp_path: Path, folder: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["validate", str(tmp_path / folder)]) == MISTAKEN
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "no measurements" in said or "is not a folder" in said
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1
+    assert "no measurements" in printed or "is not a folder" in printed
 
 
 def test_no_folder_at_all_is_the_user_s_mistake(

@@ -52,14 +52,14 @@ def test_a_layout_that_cannot_hold_the_model_is_widened_until_it_does() -> None:
     changes = {"model": "Llama-3.1-70B", "disagg": True, "devices": 0, "load": "concurrency=8", "notes": notes}
     reading = read_condition(row(**changes))
     assert [pool.tensor for pool in reading.condition.pools] == [2, 2]
-    assert sum("cannot hold the model" in said for said in reading.assumed) == 2
+    assert sum("cannot hold the model" in note for note in reading.assumed) == 2
 
 
 def test_llama_cpp_gives_devices_layers_in_turn() -> None:
     reading = read_condition(row(engine="llama.cpp", devices=4, tensor=4))
     (pool,) = reading.condition.pools
     assert (pool.tensor, pool.pipeline) == (1, 4)
-    assert any("splits layers" in said for said in reading.assumed)
+    assert any("splits layers" in note for note in reading.assumed)
 
 
 def test_formats_are_found_by_their_variants() -> None:
@@ -94,16 +94,16 @@ def test_a_device_s_name_may_say_how_many_there_are() -> None:
     assert (pool.device.name, pool.tensor) == ("H100-SXM-80GB", 8)
 
 
-def test_what_is_not_known_is_told_by_name() -> None:
+def test_what_is_not_known_is_named() -> None:
     with pytest.raises(NotCoveredError, match=r"device H100 \(96GB\) is not in the catalogue"):
         _of(device="H100 (96GB)")
     with pytest.raises(NotCoveredError, match=r"model org/Llama-3.1-9B-FP8 is not in the catalogue"):
         _of(model="org/Llama-3.1-9B-FP8")
 
 
-def test_lengths_beyond_the_model_s_are_told() -> None:
-    said = read_condition(row(model="Llama-3-8B", prompt=8000.0, output=193.0)).assumed
-    assert any("8,193 tokens, beyond the 8,192" in each for each in said)
+def test_lengths_beyond_the_model_s_are_noted() -> None:
+    note = read_condition(row(model="Llama-3-8B", prompt=8000.0, output=193.0)).assumed
+    assert any("8,193 tokens, beyond the 8,192" in each for each in note)
     assert not any("beyond" in each for each in read_condition(row(model="Llama-3.1-8B", prompt=8000.0)).assumed)
 
 
@@ -127,13 +127,13 @@ def test_two_sides_come_from_the_notes() -> None:
 def test_a_number_of_workers_that_is_not_stated_is_an_assumption() -> None:
     notes = "prefill workers=? x (tp8,dp1,moe_tp1,ep8); decode workers=? x (tp8,dp1,moe_tp1,ep8)"
     reading = read_condition(row(model="DeepSeek-R1", disagg=True, devices=0, load="concurrency=64", notes=notes))
-    assert sum("their number is not stated" in said for said in reading.assumed) == 2
+    assert sum("their number is not stated" in note for note in reading.assumed) == 2
 
 
 def test_a_loose_device_is_taken_for_one_and_says_so() -> None:
     reading = read_condition(row(device="H100 (variant not stated)"))
     assert reading.condition.pools[0].device.name == "H100-SXM-80GB"
-    assert any("H100-SXM-80GB" in said for said in reading.assumed)
+    assert any("H100-SXM-80GB" in note for note in reading.assumed)
 
 
 def test_a_full_statement_assumes_nothing() -> None:
@@ -141,7 +141,7 @@ def test_a_full_statement_assumes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"device": "Abacus-9000"}, "device Abacus-9000"),
         ({"model": "Parrot-3B"}, "model Parrot-3B"),
@@ -153,8 +153,8 @@ def test_a_full_statement_assumes_nothing() -> None:
         ({"device": "Ascend-910B"}, "bandwidth or peak"),
     ],
 )
-def test_what_cannot_be_answered_says_why(change: dict[str, object], said: str) -> None:
-    with pytest.raises(NotCoveredError, match=said) as caught:
+def test_what_cannot_be_answered_says_why(change: dict[str, object], message: str) -> None:
+    with pytest.raises(NotCoveredError, match=message) as caught:
         read_condition(row(**change))
     assert "\n" not in str(caught.value)
 

@@ -40,5 +40,5 @@ def test_runs_of_one_condition_repeat_one_another(times: float, marks: str) -> N
 
 def test_a_run_is_the_same_whenever_its_result_was_taken_over() -> None:
     notes = ("dump 2026-04-27; measured 2026-03-23", "dump 2026-06-01; measured 2026-03-23", "measured 2026-03-24")
-    one, other, later = (row(notes=said, value=value) for said, value in zip(notes, (1.0, 2.0, 4.0), strict=True))
+    one, other, later = (row(notes=note, value=value) for note, value in zip(notes, (1.0, 2.0, 4.0), strict=True))
     assert [each.quality for each in contradicted([one, other, later])] == ["C", "C", "A"]

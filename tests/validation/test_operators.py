@@ -53,7 +53,7 @@ def test_unseen_judges_a_device_by_the_others(tmp_path: Path) -> None:
     assert row["median_ape"] is None
 
 
-def test_a_device_that_nobody_knows_is_counted_not_answered(tmp_path: Path) -> None:
+def test_a_device_that_is_unknown_is_counted_not_answered(tmp_path: Path) -> None:
     root = folder(tmp_path, products(), "abacus_9000")
     (row,) = operators(root)
     assert (row["device"], row["answered"], row["n"]) == ("abacus_9000", 0, 686)

@@ -54,7 +54,7 @@ def test_nothing_has_no_statistics() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("expected", "meant"),
     [
         ("mean_ttft_ms", "ttft_mean_ms"), ("p99_e2el_ms", "e2e_p99_ms"), ("median_tpot", "tpot_median"),
         ("TTFT", "ttft"), ("output_tput_per_gpu", "output_throughput_per_gpu"),
@@ -62,5 +62,5 @@ def test_nothing_has_no_statistics() -> None:
         ("ttft_p99_ms", "ttft_p99_ms"), ("total_token_throughput", "total_token_throughput"),
     ],
 )  # fmt: skip
-def test_metrics_as_benchmarks_name_them(said: str, meant: str) -> None:
-    assert plain_metric(said) == meant
+def test_metrics_as_benchmarks_name_them(expected: str, meant: str) -> None:
+    assert plain_metric(expected) == meant

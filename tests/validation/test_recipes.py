@@ -14,8 +14,8 @@ RUN = Run("TensorRT-LLM", "deepseek-ai/DeepSeek-R1", B200, "fp8", "0.8.1.post2",
 
 
 def recipe(engine: str, clients: int, **given: object) -> Recipe:
-    asked = {"day": "2026-02-10", "prompt": 1024, "tensor": 8, **given}
-    return recipe_for(engine, "deepseek-ai/DeepSeek-R1", B200, "fp8", clients=clients, **asked)  # type: ignore[arg-type]
+    fields = {"day": "2026-02-10", "prompt": 1024, "tensor": 8, **given}
+    return recipe_for(engine, "deepseek-ai/DeepSeek-R1", B200, "fp8", clients=clients, **fields)  # type: ignore[arg-type]
 
 
 def test_sglang_reads_its_queue_less_often_from_16_clients_on() -> None:

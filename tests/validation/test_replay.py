@@ -75,15 +75,15 @@ def test_an_unknown_device_is_not_answered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("requests", "said"),
+    ("requests", "message"),
     [
         ([], "no request"),
         ([{"input_toks": 3}], "line 1: output_toks"),
         ([{**_request(0.0), "queued_ts": "x"}], "queued_ts"),
     ],
 )
-def test_broken_requests_are_one_line(tmp_path: Path, requests: list[dict[str, Any]], said: str) -> None:
-    with pytest.raises(TraceError, match=said) as caught:
+def test_broken_requests_are_one_line(tmp_path: Path, requests: list[dict[str, Any]], message: str) -> None:
+    with pytest.raises(TraceError, match=message) as caught:
         replay(_run(tmp_path, requests))
     assert "\n" not in str(caught.value)
 

@@ -19,7 +19,7 @@ def test_a_row_is_read_as_it_stands(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
         ({"value": "fast"}, "value is 'fast'"),
         ({"value": ""}, "a number above 0"),
@@ -29,12 +29,12 @@ def test_a_row_is_read_as_it_stands(tmp_path: Path) -> None:
         ({"tp": "1.5"}, "tp is '1.5'"),
     ],
 )
-def test_a_bad_row_is_one_line_and_the_others_are_read(tmp_path: Path, change: dict[str, str], said: str) -> None:
+def test_a_bad_row_is_one_line_and_the_others_are_read(tmp_path: Path, change: dict[str, str], expected: str) -> None:
     rows, faults = read_rows(table(tmp_path, {}, change, {}))
     assert len(rows) == 2
     assert len(faults) == 1
     assert faults[0].startswith("serving_e2e.csv: line 3: ")
-    assert said in faults[0]
+    assert expected in faults[0]
     assert "\n" not in faults[0]
 
 

@@ -149,7 +149,7 @@ def test_a_request_at_work_is_met_half_way_where_all_are_equal() -> None:
     assert residence(set_) > 1.4 * set_.output / 2
 
 
-def test_an_engine_that_evicts_nobody_admits_by_whole_lengths() -> None:
+def test_an_engine_that_never_evicts_admits_by_whole_lengths() -> None:
     given: dict[str, object] = {"load": "inf", "prompt": 128.0, "output": 512.0, "notes": "KV blocks=400"}
     some, all_ = (unevicted(_of(engine=name, **given)).pools[0].engine for name in ("TensorRT-LLM", "vLLM"))
     assert some.max_sequences == 400 * 16 // 640

@@ -28,8 +28,8 @@ def test_a_configuration_fills_what_the_result_leaves_open() -> None:
     prefill, decode = reading.condition.pools
     assert (prefill.replicas, prefill.data, prefill.tensor) == (1, 8, 1)
     assert (decode.replicas, decode.data, decode.expert) == (7, 8, 8)
-    assert any("configuration" in said for said in reading.assumed)
-    assert any("3 tokens drafted" in said for said in reading.assumed)
+    assert any("configuration" in note for note in reading.assumed)
+    assert any("3 tokens drafted" in note for note in reading.assumed)
 
 
 def test_a_recipe_bounds_what_workers_admit() -> None:

@@ -13,7 +13,7 @@ from poise.core.units import SECOND
 from poise.workload import Workload, read
 from poise.workload.growth import grown
 from tests.workload.files import FORMS, Row, as_jsonl, put, write
-from tests.workload.trees import Tokens, Told, extents, joined, predecessors, slow_hits, unique
+from tests.workload.trees import Tokenized, Tokens, extents, joined, predecessors, slow_hits, unique
 
 
 def event(session: str, kind: str, start: float, end: float, prompt: int | None = None, **more: object) -> Row:
@@ -47,7 +47,7 @@ def test_calls_follow_one_another(tmp_path: Path, form: str) -> None:
     assert made.arrival.tolist()[:2] == [0, 0]
 
 
-def test_prompts_hold_what_was_said(tmp_path: Path) -> None:
+def test_prompts_hold_the_conversation_before(tmp_path: Path) -> None:
     made = read(write(tmp_path, "trace.jsonl", EVENTS))
     # Session b begins anew (50 to 40); a's third prompt is what was said before it, its fourth leaves an output out.
     assert [extents(made, row) for row in range(6)] == [
@@ -74,12 +74,12 @@ def test_growth_equals_the_slow_cache(workload: Workload) -> None:
         size, before = int(workload.prompt[row]), ()
         for earlier in first:
             if size >= len(prompts[earlier]):
-                said = prompts[earlier] + outputs[earlier]
-                before = said if len(said) <= size else prompts[earlier]
+                history = prompts[earlier] + outputs[earlier]
+                before = history if len(history) <= size else prompts[earlier]
         prompts.append(before + unique(("new", row), size - len(before)))
-        outputs.append(unique(("said", row), int(workload.output[row])))
+        outputs.append(unique(("answer", row), int(workload.output[row])))
     workload.prefixes = grown(workload)
-    assert workload.check().reachable_tokens(1).tolist() == slow_hits(Told(workload, prompts, outputs), 1)
+    assert workload.check().reachable_tokens(1).tolist() == slow_hits(Tokenized(workload, prompts, outputs), 1)
 
 
 def test_growth_has_one_parent(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def bad(change: dict[str, object], at: int = 3) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (bad({"kind": "human"}), "line 4: kind is 'human'; it must be llm or tool"),
         (bad({"prompt_tokens": 0}), "line 4: prompt_tokens is 0; it must be a whole number"),
@@ -104,9 +104,9 @@ def bad(change: dict[str, object], at: int = 3) -> bytes:
         (bad({}) + b"{,}\n", "line 10: broken JSON"),
     ],
 )
-def test_a_bad_event_is_named_and_nobody_waits_for_it(tmp_path: Path, content: bytes, said: str) -> None:
+def test_a_bad_event_is_named_and_nothing_waits_for_it(tmp_path: Path, content: bytes, message: str) -> None:
     path = put(tmp_path, "t.jsonl", content)
-    with pytest.raises(TraceError, match=said):
+    with pytest.raises(TraceError, match=message):
         read(path)
     made = read(path, skip_bad=True).check()
     assert made.source["skipped"] == 1 and len(made) >= 5
@@ -162,14 +162,14 @@ def test_published_figures_of_streams(
 
 def test_published_figures_of_sessions(data_dir: Path) -> None:
     made = read(data_dir / "agent_swe_sessions/events.csv.gz", skip_bad=True).check()
-    told = made.summary()
-    assert told["sessions"] == told["independent"] == 105
+    summary = made.summary()
+    assert summary["sessions"] == summary["independent"] == 105
     assert len(made) + made.source["skipped"] == 4623
-    assert told["prompt_tokens"]["mean"] == pytest.approx(42_000, rel=0.015)
-    assert told["prompt_tokens"]["p99"] == pytest.approx(93_000, rel=0.01)
+    assert summary["prompt_tokens"]["mean"] == pytest.approx(42_000, rel=0.015)
+    assert summary["prompt_tokens"]["p99"] == pytest.approx(93_000, rel=0.01)
     assert made.session is not None
     calls = np.bincount(made.session)
     assert calls.mean() == pytest.approx(44, abs=0.5)
     assert np.percentile(calls, 95, method="inverted_cdf") == pytest.approx(103, abs=1)
     # A service that reports it found 95 % of its prompts' tokens cached.
-    assert told["reachable_hit_rate"] == pytest.approx(0.96, abs=0.02)
+    assert summary["reachable_hit_rate"] == pytest.approx(0.96, abs=0.02)

@@ -88,7 +88,7 @@ def test_it_is_checked_and_repeats() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "message"),
     [
         ({"rate": 0.0}, "rate"),
         ({"rate": 1.0, "memory": 1.0}, "memory is 1; give 0 or more, below 1"),
@@ -97,6 +97,6 @@ def test_it_is_checked_and_repeats() -> None:
         ({"rate": 1.0, "failures": -0.1}, "failures is -0.1, and it is a part"),
     ],
 )
-def test_what_cannot_be(parameters: dict[str, float], said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_what_cannot_be(parameters: dict[str, float], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         burstgpt(**parameters, requests=10)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from hypothesis import given
 from poise.core.errors import TraceError
 from poise.core.units import NEVER
 from poise.workload import Prefixes, Workload
-from tests.workload.trees import Told, joined, prefix_trees
+from tests.workload.trees import Tokenized, joined, prefix_trees
 
 
 def sound() -> Workload:
@@ -110,8 +110,8 @@ def test_an_empty_workload_is_refused() -> None:
 
 
 @given(prefix_trees())
-def test_trees_keep_the_rules(told: Told) -> None:
-    told.workload.check()
+def test_trees_keep_the_rules(tree: Tokenized) -> None:
+    tree.workload.check()
 
 
 @given(joined())

@@ -79,7 +79,7 @@ def few_and_more(tmp_path_factory: pytest.TempPathFactory) -> tuple[Clients, Cli
 
 
 @given(st.integers(0, 50), st.sampled_from([None, 1, 2]), st.sampled_from([600.0, 900.0, 1800.0]))
-def test_what_others_do_shifts_nobody(
+def test_what_others_do_shifts_no_client(
     few_and_more: tuple[Clients, Clients], seed: int, top: int | None, duration_s: float
 ) -> None:
     few, more = few_and_more
@@ -168,12 +168,12 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("table", "change", "said"), BAD)
-def test_a_bad_row_is_named_or_passed_over(tmp_path: Path, table: str, change: Row, said: str) -> None:
+@pytest.mark.parametrize(("table", "change", "message"), BAD)
+def test_a_bad_row_is_named_or_passed_over(tmp_path: Path, table: str, change: Row, message: str) -> None:
     windows, tables = arrivals(WINDOWS), [dict(TABLES[at]) for at in (3, 0, 1, 4)]
     (windows if table == "arrivals" else tables)[1] |= change
     path = write(tmp_path, windows, tables)
-    with pytest.raises(TraceError, match=said):
+    with pytest.raises(TraceError, match=message):
         read_clients(path)
     assert len(servegen(read_clients(path, skip_bad=True), duration_s=1800).check()) > 100
 
@@ -232,8 +232,8 @@ def test_published_figures(
     assert known.expected.sum() / known.span_s == pytest.approx(rate, rel=0.01)
     # Of nine days every seventh window is enough for the lengths.
     some = known.some(known.begin_s // known.window_s % (7 if known.span_s > 90_000 else 1) == 0)
-    told = servegen(some, duration_s=known.span_s, rate=60_000 / known.span_s).summary()
+    summary = servegen(some, duration_s=known.span_s, rate=60_000 / known.span_s).summary()
     for name, published in (("prompt_tokens", inputs), ("output_tokens", outputs)):
         if published is not None:
-            figures = [told[name][each] for each in ("mean", "p50", "p95", "p99")]
+            figures = [summary[name][each] for each in ("mean", "p50", "p95", "p99")]
             assert figures == pytest.approx(published, rel=0.1, abs=1)

@@ -51,10 +51,10 @@ def test_near_misses_are_suggested_with_the_option_that_takes_them(tmp_path: Pat
     file.write_text(ODD)
     with pytest.raises(TraceError) as error:
         ps.workload.read(file)
-    said = str(error.value)
-    assert "--columns arrival_s=created_at,prompt_tokens=in_tok,output_tokens=out_tok" in said
-    assert "columns: {arrival_s: created_at, prompt_tokens: in_tok, output_tokens: out_tok}" in said
-    assert len(said) < 400 + len(str(file))
+    message = str(error.value)
+    assert "--columns arrival_s=created_at,prompt_tokens=in_tok,output_tokens=out_tok" in message
+    assert "columns: {arrival_s: created_at, prompt_tokens: in_tok, output_tokens: out_tok}" in message
+    assert len(message) < 400 + len(str(file))
 
 
 def test_a_wide_file_lists_only_some_of_its_columns(tmp_path: Path) -> None:
@@ -65,19 +65,19 @@ def test_a_wide_file_lists_only_some_of_its_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "said"),
+    ("columns", "message"),
     [
         ({"arrival": "created at"}, "'arrival' is not a field of a request; did you mean arrival_s?"),
         ({"arrival_s": "creatd at"}, "no column has that name; did you mean 'created_at'?"),
         ({"prompt_tokens": "zzz"}, "no column has that name; the file has created_at, in_tok, out_tok"),
     ],
 )
-def test_what_is_named_must_be_there(columns: dict[str, str], said: str, tmp_path: Path) -> None:
+def test_what_is_named_must_be_there(columns: dict[str, str], message: str, tmp_path: Path) -> None:
     file = tmp_path / "log.csv"
     file.write_text(ODD)
     with pytest.raises(TraceError) as error:
         ps.workload.read(file, columns=NAMED | columns)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_column_twice_is_refused_where_it_counts(tmp_path: Path) -> None:

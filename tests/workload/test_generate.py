@@ -40,9 +40,9 @@ COLUMNS = ("arrival", "prompt", "output")
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize(("cv", "requests"), [(0.5, 20_000), (1.0, 20_000), (2.0, 40_000), (4.0, 160_000)])
 def test_rate_and_burstiness_converge(cv: float, requests: int, seed: int) -> None:
-    told = gamma(25.0, cv, requests=requests, seed=seed).summary()
-    assert told["rate"] == pytest.approx(25.0, rel=0.05)
-    assert told["cv"] == pytest.approx(cv, rel=0.08)
+    summary = gamma(25.0, cv, requests=requests, seed=seed).summary()
+    assert summary["rate"] == pytest.approx(25.0, rel=0.05)
+    assert summary["cv"] == pytest.approx(cv, rel=0.08)
 
 
 def test_poisson_counts_are_poisson() -> None:
@@ -127,7 +127,7 @@ def test_pairs_stay_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("made", "message"),
     [
         (lambda: poisson(0.0, requests=5), "rate is 0.0; it must be above 0"),
         (lambda: poisson(-1, requests=5), "rate is -1"),
@@ -157,10 +157,10 @@ def test_pairs_stay_together() -> None:
         (lambda: poisson(1.0, requests=5, lengths=Pairs(np.ones(1), np.ones(1)), prompt_tokens=3), "one or the other"),
     ],
 )
-def test_wrong_arguments(made: Any, said: str) -> None:
+def test_wrong_arguments(made: Any, message: str) -> None:
     with pytest.raises(ScenarioError) as caught:
         made()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_unknown_options_are_named() -> None:

@@ -65,8 +65,8 @@ def test_zstd_holds_at_most_what_its_headers_say(values: list[int], frames: int)
     table.write_csv(packed, compression="zstd")
     whole = len(table.write_csv()) * frames
     skipped = (0x184D2A55).to_bytes(4, "little") + (3).to_bytes(4, "little") + b"abc"
-    told = zstd_bytes(skipped + packed.getvalue() * frames)
-    assert whole <= told <= whole + frames * subject.ZSTD_BLOCK_BYTES
+    found = zstd_bytes(skipped + packed.getvalue() * frames)
+    assert whole <= found <= whole + frames * subject.ZSTD_BLOCK_BYTES
 
 
 @given(st.binary(max_size=60))

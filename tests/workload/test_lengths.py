@@ -140,7 +140,7 @@ def test_every_named_distribution_is_covered_above() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ("long", "give a number or one of"),
         (True, "must be a number"),
@@ -168,10 +168,10 @@ def test_every_named_distribution_is_covered_above() -> None:
         ({"llumnix": ["S"]}, "llumnix: size is ['S']"),
     ],
 )
-def test_wrong_specifications(spec: Any, said: str) -> None:
+def test_wrong_specifications(spec: Any, message: str) -> None:
     with pytest.raises(ScenarioError) as caught:
         length(spec, "prompt_tokens")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(caught.value).startswith("prompt_tokens")
 
 

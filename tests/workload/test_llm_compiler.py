@@ -30,7 +30,7 @@ def test_one_after_another_or_as_they_depend() -> None:
     assert _time(planned(CHAIN, streamed=True)) == 1 + 9 + 1
 
 
-def test_prompts_grow_by_what_was_said_and_read() -> None:
+def test_prompts_grow_by_outputs_and_observations() -> None:
     sizes = Tokens(system=1000, question=100, thought=10, line=7, result=50, answer=5)
     slow = workflows(all_at_once(requests=1), react(CHAIN, sizes))
     assert slow.prompt.tolist() == [1100, 1160, 1220, 1280] and slow.output.tolist() == [10, 10, 10, 5]
@@ -46,15 +46,15 @@ def test_the_closed_form_is_the_longest_way() -> None:
 
 
 @pytest.mark.parametrize(
-    ("calls", "said"),
+    ("calls", "message"),
     [
         ({}, "there are no calls"),
         ({"a": Call(1.0, ["b"])}, "a needs 'b', which is no call"),
         ({"a": Call(1.0, ["b"]), "b": Call(1.0, ["a"])}, "a and 1 others wait in a ring"),
     ],
 )
-def test_calls_that_cannot_run_are_refused(calls: dict[str, Call], said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_calls_that_cannot_run_are_refused(calls: dict[str, Call], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         react(calls)
 
 

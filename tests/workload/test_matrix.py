@@ -56,13 +56,13 @@ def test_a_lost_agent_takes_only_its_rows_along(seed: int, at: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda: run([[1.0]], "peer", Fleet()), "way is 'peer'; give one of central"),  # type: ignore[arg-type]
         (lambda: Fleet(agents=1, lost=(0, 1.0)), "there must be that one and another"),
         (lambda: Fleet(rows=0), "rows is 0"),
     ],
 )
-def test_what_cannot_be_is_refused(call: object, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_what_cannot_be_is_refused(call: object, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         call()  # type: ignore[operator]

@@ -52,7 +52,7 @@ def test_the_share_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "way", "share", "said"),
+    ("base", "way", "share", "message"),
     [
         (poisson(1.0, requests=2), "paralel", 0.1, "way is 'paralel'; give one of"),
         (poisson(1.0, requests=2), "serial", 1.5, r"share is 1.5; it must be in \(0, 1\]"),
@@ -60,6 +60,6 @@ def test_the_share_is_kept() -> None:
         (sessions(poisson(1.0, requests=2)), "serial", 0.1, "needs open load"),
     ],
 )
-def test_what_cannot_be_is_refused(base: Workload, way: str, share: float, said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_what_cannot_be_is_refused(base: Workload, way: str, share: float, message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         fan_out(base, way, share=share)  # type: ignore[arg-type]

@@ -46,7 +46,7 @@ def test_until_is_the_area_below_the_rate(profile: Profile) -> None:
     assert area == pytest.approx(profile.total, rel=0.01, abs=0.3)
 
 
-def test_nobody_arrives_while_the_rate_is_nothing() -> None:
+def test_no_request_arrives_while_the_rate_is_nothing() -> None:
     profile = Profile.steps([10, 5, 10], [2, 0, 4])
     assert (profile.total, profile.span_s, profile.mean) == (60, 25, 60 / 25)
     instants = profile.when(np.array([19.999, 20.001, 40.0, 60.0, 61.0]))
@@ -74,7 +74,7 @@ def test_overlapping_spikes_multiply() -> None:
 
 
 @pytest.mark.parametrize(
-    ("points", "said"),
+    ("points", "message"),
     [
         ([(0, 1)], "give at least two"),
         ([(0, 1), (5, 1, 2)], "give pairs"),
@@ -85,8 +85,8 @@ def test_overlapping_spikes_multiply() -> None:
         ([(0, 1), (5, float("nan"))], "no number"),
     ],
 )
-def test_wrong_points(points: list[tuple[float, ...]], said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_wrong_points(points: list[tuple[float, ...]], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         Profile.of(points)
 
 
@@ -107,7 +107,7 @@ def test_counts_become_steps(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("time_bin,requests\n0,1\n3600,-2\n", "line 3: requests is '-2'"),
         ("time_bin,requests\n0,1\nnoon,2\n", "line 3: time_bin is 'noon'"),
@@ -117,8 +117,8 @@ def test_counts_become_steps(tmp_path: Path) -> None:
         ("hour,calls\n0,1\n", "found the columns calls, hour, but none of time_bin"),
     ],
 )
-def test_wrong_counts(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(TraceError, match=said):
+def test_wrong_counts(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(TraceError, match=message):
         read_profile(put(tmp_path, "c.csv", text))
 
 

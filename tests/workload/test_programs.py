@@ -127,15 +127,15 @@ def test_endless_arrivals_stay_endless() -> None:
 
 
 @pytest.mark.parametrize(
-    ("starts", "said"),
+    ("starts", "message"),
     [
         (closed(2, requests=9), "need open load"),
         (sessions(poisson(1.0, requests=2)), "need open load"),
         (poisson(1.0, requests=2, max_tokens=9), "max_tokens is given"),
     ],
 )
-def test_what_cannot_begin_programs_is_refused(starts: Workload, said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_what_cannot_begin_programs_is_refused(starts: Workload, message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         workflows(starts, SEARCH)
 
 

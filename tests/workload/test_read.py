@@ -204,7 +204,7 @@ def test_a_trace_that_begins_at_0_is_not_moved(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=20))
-def test_sorting_is_stable_and_told(stamps: list[int]) -> None:
+def test_sorting_is_stable_and_noted(stamps: list[int]) -> None:
     rows = [{"arrival_s": stamp, "prompt_tokens": at + 1, "output_tokens": 1} for at, stamp in enumerate(stamps)]
     with tempfile.TemporaryDirectory() as folder:
         made = read(write(Path(folder), "trace.jsonl", rows))
@@ -329,7 +329,7 @@ def test_predecessors_come_first_even_at_one_instant(tmp_path: Path) -> None:
     assert read(put(tmp_path, "t.csv", text)).prompt.tolist() == [1, 2, 3]
 
 
-def test_minus_one_waits_for_nobody(tmp_path: Path) -> None:
+def test_minus_one_waits_for_none(tmp_path: Path) -> None:
     text = "arrival_s,prompt_tokens,output_tokens,after\n0,1,1,-1\n0,2,1,0\n"
     made = read(put(tmp_path, "t.csv", text))
     assert [predecessors(made, row) for row in range(2)] == [[], [0]]
@@ -354,7 +354,7 @@ def test_names_are_numbered_by_appearance_in_every_form(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "said"),
+    ("header", "message"),
     [
         ("client,window_start_s,rate_rps,cv,pattern,param1,param2", "servegen: {arrivals: FILE"),
         ("client,window_start_s,field,mean,q0,q50,q100", "servegen: {arrivals: FILE}"),
@@ -362,11 +362,11 @@ def test_names_are_numbered_by_appearance_in_every_form(tmp_path: Path) -> None:
         ("prompt_tokens,output_tokens", "poisson: {rate: 5, lengths: FILE}"),
     ],
 )
-def test_files_that_are_no_traces_are_told(tmp_path: Path, header: str, said: str) -> None:
+def test_files_that_are_no_traces_are_refused(tmp_path: Path, header: str, message: str) -> None:
     path = put(tmp_path, "t.csv", header + "\n" + ",".join("1" for _ in header.split(",")) + "\n")
     with pytest.raises(TraceError) as caught:
         read(path)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_sound_files_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

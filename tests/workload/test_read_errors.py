@@ -111,20 +111,20 @@ BAD_ROWS: dict[str, tuple[str, str, str]] = {
 
 @pytest.mark.parametrize("case", BAD_ROWS)
 def test_a_bad_row_is_named(tmp_path: Path, case: str) -> None:
-    name, content, said = BAD_ROWS[case]
+    name, content, expected = BAD_ROWS[case]
     path = put(tmp_path, name, content)
     with pytest.raises(TraceError) as caught:
         read(path)
     message = str(caught.value)
-    assert said in message and message.startswith(str(path)) and "\n" not in message
+    assert expected in message and message.startswith(str(path)) and "\n" not in message
     assert message.endswith("correct or drop the row, or pass skip_bad=True")
 
 
 @pytest.mark.parametrize("case", BAD_ROWS)
 def test_bad_rows_can_be_passed_over(tmp_path: Path, case: str) -> None:
-    name, content, said = BAD_ROWS[case]
+    name, content, expected = BAD_ROWS[case]
     made = read(put(tmp_path, name, content), skip_bad=True)
-    assert made.source["skipped"] >= 1 and said in made.source["first_skipped"]
+    assert made.source["skipped"] >= 1 and expected in made.source["first_skipped"]
     assert len(made) >= 1
 
 
@@ -162,12 +162,12 @@ WHOLE_FILES: dict[str, tuple[str, bytes | str, str]] = {
 @pytest.mark.parametrize("skip_bad", [False, True])
 @pytest.mark.parametrize("case", WHOLE_FILES)
 def test_a_hopeless_file_is_refused(tmp_path: Path, case: str, skip_bad: bool) -> None:
-    name, content, said = WHOLE_FILES[case]
+    name, content, expected = WHOLE_FILES[case]
     path = put(tmp_path, name, content)
     with pytest.raises(TraceError) as caught:
         read(path, skip_bad=skip_bad)
     message = str(caught.value)
-    assert said in message and message.startswith(str(path)) and "\n" not in message
+    assert expected in message and message.startswith(str(path)) and "\n" not in message
 
 
 def test_missing_files_and_directories(tmp_path: Path) -> None:
@@ -258,5 +258,5 @@ def test_a_whole_column_of_milliseconds_is_no_day_of_very_few_requests(tmp_path:
     rows = "".join(f"{1_700_000_000_000 + 100 * at},10,5\n" for at in range(50))
     with pytest.raises(TraceError, match=r"line 2: arrival_s is '1700000000000'; in seconds .* timestamp_ms"):
         read(put(tmp_path, "t.csv", "arrival_s,prompt_tokens,output_tokens\n" + rows))
-    told = read(put(tmp_path, "ms.csv", "timestamp_ms,prompt_tokens,output_tokens\n" + rows))
-    assert told.rate == pytest.approx(10.0)
+    found = read(put(tmp_path, "ms.csv", "timestamp_ms,prompt_tokens,output_tokens\n" + rows))
+    assert found.rate == pytest.approx(10.0)

@@ -28,13 +28,15 @@ def test_published_figures(
     prompt: tuple[int, ...],
     output: tuple[int, ...],
 ) -> None:
-    told = read(data_dir / name).summary()
-    assert told["requests"] == requests
-    assert told["rate"] == pytest.approx(rate, abs=0.003)
-    assert told["cv"] == pytest.approx(cv, abs=0.001)
+    summary = read(data_dir / name).summary()
+    assert summary["requests"] == requests
+    assert summary["rate"] == pytest.approx(rate, abs=0.003)
+    assert summary["cv"] == pytest.approx(cv, abs=0.001)
     # Published percentiles lie between two values where ours are one of them.
     for found, figures in (("prompt_tokens", prompt), ("output_tokens", output)):
-        assert [told[found][each] for each in ("mean", "p50", "p95", "p99")] == pytest.approx(figures, rel=0.002, abs=1)
+        assert [summary[found][each] for each in ("mean", "p50", "p95", "p99")] == pytest.approx(
+            figures, rel=0.002, abs=1
+        )
 
 
 @pytest.mark.parametrize("name", ["conversation", "synthetic"])
@@ -62,12 +64,12 @@ def test_tables_of_lengths(
 ) -> None:
     pairs = read_lengths(data_dir / f"length_tables/{name}.parquet", skip_bad=True)
     assert len(pairs.prompt) == rows - bad
-    told = poisson(5, requests=rows, lengths=pairs, seed=1).summary()
+    summary = poisson(5, requests=rows, lengths=pairs, seed=1).summary()
     for column, found, figures in ((pairs.prompt, "prompt_tokens", prompt), (pairs.output, "output_tokens", output)):
         own = [column.sum() / rows, *np.percentile(column, [50, 95, 99])]  # bad rows have no tokens
         assert own == pytest.approx(figures, rel=0.002, abs=0.51)
         # Drawn with replacement, 20,000 or more: ranks err by a third of a per cent at most.
-        assert told[found]["mean"] == pytest.approx(own[0], rel=0.05)
+        assert summary[found]["mean"] == pytest.approx(own[0], rel=0.05)
         for name, rank in (("p50", 50), ("p95", 95)):
             low, high = np.percentile(column, [rank - 1.5, rank + 1.5])
-            assert low <= told[found][name] <= high
+            assert low <= summary[found][name] <= high

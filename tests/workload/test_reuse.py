@@ -17,12 +17,12 @@ from poise.core.units import SECOND
 from poise.scenario.simulate import simulate
 from poise.workload import Workload, poisson, read, sessions, shared_prefixes, uniform
 from poise.workload.reuse import shared_tokens
-from tests.workload.trees import Tokens, Told, predecessors, prefix_trees, slow_hits, unique
+from tests.workload.trees import Tokenized, Tokens, predecessors, prefix_trees, slow_hits, unique
 
 
 @given(prefix_trees(), st.integers(1, 50))
-def test_equals_the_slow_cache(told: Told, block_tokens: int) -> None:
-    assert told.workload.reachable_tokens(block_tokens).tolist() == slow_hits(told, block_tokens)
+def test_equals_the_slow_cache(tree: Tokenized, block_tokens: int) -> None:
+    assert tree.workload.reachable_tokens(block_tokens).tolist() == slow_hits(tree, block_tokens)
 
 
 @given(st.integers(0, 1000), st.integers(1, 40))
@@ -38,7 +38,7 @@ def test_sessions_equal_the_slow_cache(seed: int, block_tokens: int) -> None:
             before = prompts[earlier] + outputs[earlier]
         prompts.append(before + unique(("user", row), int(workload.prompt[row]) - len(before)))
         outputs.append(unique(("answer", row), int(workload.output[row])))
-    slow = slow_hits(Told(workload, prompts, outputs), block_tokens)
+    slow = slow_hits(Tokenized(workload, prompts, outputs), block_tokens)
     assert workload.reachable_tokens(block_tokens).tolist() == slow
     assert workload.reachable_hit_rate(block_tokens) == pytest.approx(sum(slow) / workload.prompt.sum())
 
@@ -71,7 +71,7 @@ def test_a_prefix_that_ends_inside_a_block_counts_its_whole_blocks() -> None:
     assert workload.reachable_hit_rate(16) == pytest.approx(48 / (2 * 127))
 
 
-def test_a_prompt_that_was_all_said_before_computes_its_last_token() -> None:
+def test_a_prompt_that_is_all_history_computes_its_last_token() -> None:
     base = poisson(1.0, requests=2, prompt_tokens=1)
     workload = shared_prefixes(base, groups=1, prefix_tokens=64)
     workload.prompt = workload.prompt - 1

@@ -14,7 +14,7 @@ from poise.core.errors import ScenarioError
 from poise.workload import Workload, all_at_once, closed, gamma, geometric, poisson, sessions, shared_prefixes, uniform
 from poise.workload.reuse import shared_tokens
 from poise.workload.scale import session_of
-from tests.workload.trees import Told, extents, joined, predecessors, prefix_trees
+from tests.workload.trees import Tokenized, extents, joined, predecessors, prefix_trees
 
 FRACTIONS = st.floats(0.01, 1.0)
 SEEDS = st.integers(0, 100)
@@ -55,8 +55,8 @@ def test_thinning_keeps_joined_rows_together(workload: Workload, fraction: float
 
 
 @given(prefix_trees(), FRACTIONS, SEEDS)
-def test_thinned_rows_keep_their_extents(told: Told, fraction: float, seed: int) -> None:
-    whole = told.workload
+def test_thinned_rows_keep_their_extents(tree: Tokenized, fraction: float, seed: int) -> None:
+    whole = tree.workload
     thinned = whole.thin(fraction, seed).check()
     all_rows = Counter((int(whole.prompt[row]), *extents(whole, row)) for row in range(len(whole)))
     kept = Counter((int(thinned.prompt[row]), *extents(thinned, row)) for row in range(len(thinned)))
@@ -115,7 +115,7 @@ def test_copies_share_no_session_and_no_prefix_but_their_tenants() -> None:
 
 
 @pytest.mark.parametrize("rate", [3.0, 20.0, 55.0])
-def test_a_rate_may_be_asked_for(rate: float) -> None:
+def test_a_rate_may_be_requested(rate: float) -> None:
     whole = poisson(20.0, requests=5000, seed=3)
     assert whole.at_rate(rate, seed=1).rate == pytest.approx(rate, rel=0.05)
     assert whole.at_rate(rate, squeeze=True).rate == pytest.approx(rate)
@@ -143,11 +143,11 @@ def test_superposing_repeats_every_session(copies: int, seed: int) -> None:
 
 
 @given(prefix_trees(), st.integers(1, 4), SEEDS)
-def test_superposing_keeps_the_reachable_hit_rate(told: Told, copies: int, seed: int) -> None:
-    many = told.workload.superpose(copies, seed).check()
+def test_superposing_keeps_the_reachable_hit_rate(tree: Tokenized, copies: int, seed: int) -> None:
+    many = tree.workload.superpose(copies, seed).check()
     # What is shared is all tokens less the distinct ones, in any order of rows.
-    assert many.prefixes is not None and told.workload.prefixes is not None
-    assert shared_tokens(many.prefixes).sum() == copies * shared_tokens(told.workload.prefixes).sum()
+    assert many.prefixes is not None and tree.workload.prefixes is not None
+    assert shared_tokens(many.prefixes).sum() == copies * shared_tokens(tree.workload.prefixes).sum()
 
 
 def test_superposing_keeps_the_first_copy_and_the_span() -> None:
@@ -192,8 +192,8 @@ def test_what_was_done_is_recorded() -> None:
 
 
 @given(prefix_trees(), st.integers(1, 20))
-def test_the_head_is_the_first_rows(told: Told, rows: int) -> None:
-    whole = told.workload
+def test_the_head_is_the_first_rows(tree: Tokenized, rows: int) -> None:
+    whole = tree.workload
     first = whole.head(rows).check()
     assert len(first) == min(rows, len(whole))
     assert [extents(first, row) for row in range(len(first))] == [extents(whole, row) for row in range(len(first))]

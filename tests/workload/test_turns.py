@@ -46,7 +46,7 @@ def turns_of(made: Workload) -> list[list[int]]:
 
 
 @given(st.integers(0, 200), st.booleans())
-def test_a_turn_begins_with_all_that_was_said(seed: int, shared: bool) -> None:
+def test_a_turn_begins_with_its_whole_history(seed: int, shared: bool) -> None:
     starts, made = conversations(seed, shared)
     assert made.prefixes is not None and made.prefixes.output is not None and made.delay is not None
     for session, rows in enumerate(turns_of(made)):
@@ -55,9 +55,9 @@ def test_a_turn_begins_with_all_that_was_said(seed: int, shared: bool) -> None:
         assert (made.arrival[first], made.prompt[first]) == (starts.arrival[session], starts.prompt[session])
         for earlier, later in pairwise(rows):
             assert predecessors(made, later) == [earlier]
-            said = int(made.prompt[earlier]) + int(made.output[earlier])
-            assert 1 <= made.prompt[later] - said <= 7
-            heard = [*extents(made, earlier), (int(made.prefixes.output[earlier]), said)]
+            history = int(made.prompt[earlier]) + int(made.output[earlier])
+            assert 1 <= made.prompt[later] - history <= 7
+            heard = [*extents(made, earlier), (int(made.prefixes.output[earlier]), history)]
             assert extents(made, later)[: len(heard)] == heard
             assert made.arrival[later] == made.arrival[earlier] + made.delay[later]
         assert extents(made, rows[-1])[-1][1] == made.prompt[rows[-1]]

@@ -40,8 +40,8 @@ def test_stretches_do_not_depend_on_each_other() -> None:
 
 
 def test_the_mean_can_be_scaled_and_bursts_added() -> None:
-    told = diurnal(HUMP, rate=30, seed=1).check()
-    assert len(told) == pytest.approx(30_000, rel=0.03)
+    problems = diurnal(HUMP, rate=30, seed=1).check()
+    assert len(problems) == pytest.approx(30_000, rel=0.03)
     bursty = diurnal([(0, 20), (2000, 20)], cv=3.0, seed=1).summary()
     assert bursty["cv"] == pytest.approx(3.0, rel=0.1) and bursty["rate"] == pytest.approx(20, rel=0.1)
 

@@ -35,13 +35,13 @@ def received(name: str, stamp: str, limit: int = 100, lora: str = "None") -> str
 
 
 def details(name: str, stamp: str, tokens: str) -> str:
-    said = f"Request {name} details: prompt: 'a [1, 2] b', prompt_token_ids: {tokens}, prompt_embeds shape: None."
-    return f"{SERVER}DEBUG {stamp} [logger.py:40] {said}\n"
+    line = f"Request {name} details: prompt: 'a [1, 2] b', prompt_token_ids: {tokens}, prompt_embeds shape: None."
+    return f"{SERVER}DEBUG {stamp} [logger.py:40] {line}\n"
 
 
 def response(name: str, stamp: str, tokens: str, how: str = "") -> str:
-    said = f"Generated response {name}{how}: output: 'x', output_token_ids: {tokens}, finish_reason: stop"
-    return f"{SERVER}INFO {stamp} [logger.py:80] {said}\n"
+    line = f"Generated response {name}{how}: output: 'x', output_token_ids: {tokens}, finish_reason: stop"
+    return f"{SERVER}INFO {stamp} [logger.py:80] {line}\n"
 
 
 def test_a_log_of_today(tmp_path: Path) -> None:
@@ -73,8 +73,8 @@ def test_a_log_of_old(tmp_path: Path) -> None:
     lines = []
     for at, name in enumerate(("cmpl-1-0", "cmpl-2-0")):
         params = PARAMS.format(limit=200)
-        said = f"prompt: 'Who?', params: {params}, prompt_token_ids: {ids(9, 20)}, lora_request: None."
-        lines.append(f"INFO 10-02 13:00:4{2 + at} logger.py:36] Received request {name}: {said}\n")
+        line = f"prompt: 'Who?', params: {params}, prompt_token_ids: {ids(9, 20)}, lora_request: None."
+        lines.append(f"INFO 10-02 13:00:4{2 + at} logger.py:36] Received request {name}: {line}\n")
         lines.append(f"INFO 10-02 13:00:4{3 + at} logger.py:60] Generated response {name[:-2]}: output: '', "
                      f"output_token_ids: [4, 5, 6], finish_reason: length\n")  # fmt: skip
     made = read(put(tmp_path, "old.log", "".join(lines)))
@@ -100,7 +100,7 @@ def test_requests_without_an_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "line"),
     [
         (NOISE, "no line says that a request was received"),
         (received("a", "02-13 11:33:33"), "no token ids of prompts, so no lengths; start vLLM with VLLM_LOGGING_LEVEL"),
@@ -110,8 +110,8 @@ def test_requests_without_an_answer(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_logs_that_say_too_little(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(TraceError, match=said):
+def test_logs_that_say_too_little(tmp_path: Path, text: str, line: str) -> None:
+    with pytest.raises(TraceError, match=line):
         read(put(tmp_path, "server.log", text), format="vllm")
 
 

@@ -76,8 +76,8 @@ def test_a_turn_waits_for_its_subagents(tmp_path: Path) -> None:
     assert agents == {200: 0, 110: 1, 120: 1, 130: 2, 300: 0, 140: 3}
     assert {made.stages[each] for each in column(made, "stage")} == {"main", "explore"}
     assert made.source["dropped_subagents"] == 1 and made.source["background"] == 1 and made.source["subagents"] == 3
-    said = trace_line(made.source)
-    assert "1 sub-agent without requests or without one that started it left out" in said and "background" in said
+    line = trace_line(made.source)
+    assert "1 sub-agent without requests or without one that started it left out" in line and "background" in line
 
 
 @pytest.mark.parametrize("relative", [True, False])
@@ -105,10 +105,10 @@ def test_a_marker_may_stand_where_its_subagent_ended(tmp_path: Path) -> None:
 def test_random_trees(tmp_path_factory: pytest.TempPathFactory, trees: list[Entry]) -> None:
     """Every request is there once, behind those that it waits for, and each prompt shares what its ids say."""
     made = read(put_lines(tmp_path_factory.mktemp("t"), trees)).check()
-    told = [entry for each in trees for entry in flat(each["requests"])]
-    assert len(made) == len(told)
-    assert sorted(made.prompt.tolist()) == sorted(entry["in"] for entry in told)
-    assert int(made.output.sum()) == sum(max(entry["out"], 1) for entry in told)
+    entries = [entry for each in trees for entry in flat(each["requests"])]
+    assert len(made) == len(entries)
+    assert sorted(made.prompt.tolist()) == sorted(entry["in"] for entry in entries)
+    assert int(made.output.sum()) == sum(max(entry["out"], 1) for entry in entries)
     for row, before in enumerate(waits(made)):
         for other, wait in before.items():
             assert other < row and wait >= 0 and column(made, "session")[other] == column(made, "session")[row]
@@ -189,12 +189,12 @@ MISTAKES: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("case", MISTAKES)
 def test_mistakes(tmp_path: Path, case: str) -> None:
-    changed, said = MISTAKES[case]
+    changed, line = MISTAKES[case]
     good = conversation([request(0.0, 640)])
     path = put_lines(tmp_path, [good, conversation([request(0.0, 100) | changed])])
     with pytest.raises(TraceError) as caught:
         read(path)
-    assert str(caught.value).startswith(f"{path}, line 2") and said in str(caught.value)
+    assert str(caught.value).startswith(f"{path}, line 2") and line in str(caught.value)
     made = read(path, skip_bad=True)
     assert made.source["skipped"] == 1 and len(made) == 1
 

@@ -57,11 +57,11 @@ MISTAKES: dict[str, dict[str, Task]] = {
 }
 
 
-@pytest.mark.parametrize("said", MISTAKES)
-def test_a_mistake_is_named_with_its_cure(said: str) -> None:
+@pytest.mark.parametrize("message", MISTAKES)
+def test_a_mistake_is_named_with_its_cure(message: str) -> None:
     with pytest.raises(ScenarioError) as caught:
-        Workflow(MISTAKES[said], {"system": Text(10)})
-    assert said in str(caught.value)
+        Workflow(MISTAKES[message], {"system": Text(10)})
+    assert message in str(caught.value)
 
 
 def test_a_share_is_above_nothing() -> None:

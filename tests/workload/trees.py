@@ -13,7 +13,7 @@ Tokens = tuple[object, ...]
 
 
 @dataclass(frozen=True)
-class Told:
+class Tokenized:
     """A workload with the tokens that each prompt and each output stand for."""
 
     workload: Workload
@@ -33,21 +33,21 @@ def common(one: Tokens, other: Tokens) -> int:
     return min(len(one), len(other))
 
 
-def slow_hits(told: Told, block_tokens: int) -> list[int]:
+def slow_hits(tree: Tokenized, block_tokens: int) -> list[int]:
     """Compare every prompt with all that earlier requests left, token by token; whole blocks, and never a whole prompt.
 
     The last token of an output is sampled and its KV never computed.
     """
     found = []
-    for row, prompt in enumerate(told.prompts):
-        left = [told.prompts[earlier] + told.outputs[earlier][:-1] for earlier in range(row)]
+    for row, prompt in enumerate(tree.prompts):
+        left = [tree.prompts[earlier] + tree.outputs[earlier][:-1] for earlier in range(row)]
         longest = max((common(prompt, each) for each in left), default=0)
         found.append(min(longest, len(prompt) - 1) // block_tokens * block_tokens)
     return found
 
 
 @st.composite
-def prefix_trees(draw: st.DrawFn, max_rows: int = 12) -> Told:
+def prefix_trees(draw: st.DrawFn, max_rows: int = 12) -> Tokenized:
     """Rows that take over a beginning of an earlier row, add extents of their own, and end in a unique tail or not."""
     rows = draw(st.integers(1, max_rows))
     paths: list[list[tuple[int, int]]] = []
@@ -74,7 +74,7 @@ def prefix_trees(draw: st.DrawFn, max_rows: int = 12) -> Told:
             ends=np.array([end for path in paths for end in np.cumsum([s for _, s in path])], dtype=np.int32),
         ),
     )
-    return Told(workload, prompts, [unique(("output", row), size) for row, size in enumerate(outputs)])
+    return Tokenized(workload, prompts, [unique(("output", row), size) for row, size in enumerate(outputs)])
 
 
 @st.composite

@@ -92,9 +92,9 @@ def _answer(key: str, test: Test, found: dict[str, list[float]], section: Capaci
         own, other = test.times
         more = ratio(found[own], found[other])
         return Answer(key, f"{times(more)} times", more)
-    told = ", ".join(f"{name} {fmean(each):.2f}" for name, each in found.items())
+    text = ", ".join(f"{name} {fmean(each):.2f}" for name, each in found.items())
     return Answer(
-        key, f"{section.across}: {told}", _descends([[fmean(found[each]) for each in row] for row in test.order])
+        key, f"{section.across}: {text}", _descends([[fmean(found[each]) for each in row] for row in test.order])
     )
 
 

@@ -142,8 +142,8 @@ def _table(row: Row) -> str:
     lines = []
     for label in labels or [""]:
         mine = [at for at in range(len(row.at)) if not row.labels or row.labels[at] == label]
-        told = [(row.at[at], in_words(_plain(row.values[at, 0]))) for at in mine]
-        each = ", ".join(said if len(places) < 2 else f"{said} at {_place(place)}" for place, said in told)
+        texts = [(row.at[at], in_words(_plain(row.values[at, 0]))) for at in mine]
+        each = ", ".join(text if len(places) < 2 else f"{text} at {_place(place)}" for place, text in texts)
         lines.append(f"{label}: {each}" if label else each)
     return "; ".join(lines)
 

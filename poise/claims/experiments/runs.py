@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 def measure(claim: Claim, bench: Bench) -> Findings:
     """What each formula of a criterion comes to, and the curves of the runs."""
     lets = {name: parsed(text) for name, text in claim.let.items()}
-    asked = {key: parsed(each.test.value) for key, each in claim.criteria.items() if each.test and each.test.value}
+    trees = {key: parsed(each.test.value) for key, each in claim.criteria.items() if each.test and each.test.value}
     shown = {key: parsed(each.test.shows) for key, each in claim.criteria.items() if each.test and each.test.shows}
-    asked |= {key: parsed(text) for key, text in claim.shown.items()}
-    wanted = set().union(*(figures(tree) for tree in (*lets.values(), *asked.values(), *shown.values())))
-    tables = _tables(claim, bench, wanted, {*_named(asked), *_named(shown), *_named(lets)})
+    trees |= {key: parsed(text) for key, text in claim.shown.items()}
+    wanted = set().union(*(figures(tree) for tree in (*lets.values(), *trees.values(), *shown.values())))
+    tables = _tables(claim, bench, wanted, {*_named(trees), *_named(shown), *_named(lets)})
     names: Names = {**tables, **lets}
-    answers = [Answer(key, worded(shown.get(key, tree), names), evaluated(tree, names)) for key, tree in asked.items()]
+    answers = [Answer(key, worded(shown.get(key, tree), names), evaluated(tree, names)) for key, tree in trees.items()]
     drawn = [curves(each, name, tables[name], names) for name, each in (*claim.points.items(), *claim.runs.items())]
     return Findings(answers, [curve for some in drawn for curve in some])
 

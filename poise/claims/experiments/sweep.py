@@ -59,14 +59,14 @@ def _answer(key: str, test: Test, sweep: Sweep) -> Answer:
     if test.growth:
         at = {x: _counts(sweep, x, test.growth, test) for x in sweep.at}
         grown = {after: ratio(at[before], at[after]) for before, after in pairwise(at)}
-        return Answer(key, _told(grown), list(grown.values()))
+        return Answer(key, _text(grown), list(grown.values()))
     own, other = test.times or test.peak or test.rise
     places = list(sweep.at)[-(test.last or 0) :]
     ratios = {x: ratio(_counts(sweep, x, own, test), _counts(sweep, x, other, test)) for x in places}
     if test.over:
         beside = {x: sweep.ratio(x, test.over, own, other) for x in places}
-        return Answer(key, f"{_told(ratios)}; of {test.over} {_told(beside)}", _more(ratios, beside))
-    return Answer(key, _told(ratios), _taken(list(ratios.values()), test))
+        return Answer(key, f"{_text(ratios)}; of {test.over} {_text(beside)}", _more(ratios, beside))
+    return Answer(key, _text(ratios), _taken(list(ratios.values()), test))
 
 
 def _more(ratios: Mapping[float, Ratio], beside: Mapping[float, Ratio]) -> list[float]:
@@ -89,7 +89,7 @@ def _counts(sweep: Sweep, x: float, policy: str, test: Test) -> list[float]:
     return [sum(each) for each in zip(*parts, strict=True)]
 
 
-def _told(ratios: Mapping[float, Ratio]) -> str:
+def _text(ratios: Mapping[float, Ratio]) -> str:
     if not ratios:
         raise UserError("an axis of one place has no growth; give another")
     return "; ".join(f"at {significant(x)}: {times(each)} times" for x, each in ratios.items())

@@ -140,12 +140,12 @@ def _faster(studies: list[Study]) -> Answer:
 
 def _leaner(studies: list[Study]) -> Answer:
     most = max(study.saving for study in studies)
-    told = (
+    texts = (
         f"{_named(study)}: {write(study.saving, 'share', 2)} ({study.leanest}, "
         f"{study.scores[study.leanest].latency_s / study.scores[study.fastest].latency_s:.2f} times as long)"
         for study in studies
     )
-    return Answer("leaner", "; ".join(told), most)
+    return Answer("leaner", "; ".join(texts), most)
 
 
 def _other(studies: list[Study]) -> Answer:

@@ -86,9 +86,9 @@ def _simulated(bench: Bench) -> list[Answer]:
     two = rows[0.75]
     grows = all(one < two for row in zip(*rows.values(), strict=True) for one, two in pairwise((0.0, *row)))
     return [
-        Answer("simulated", _told(two), two),
-        Answer("simulated growth", "; ".join(f"{part:.0%} shared: {_told(row)}" for part, row in rows.items()), grows),
-        Answer("five", _told(five), five),
+        Answer("simulated", _text(two), two),
+        Answer("simulated growth", "; ".join(f"{part:.0%} shared: {_text(row)}" for part, row in rows.items()), grows),
+        Answer("five", _text(five), five),
     ]
 
 
@@ -110,5 +110,5 @@ def _p95(bench: Bench, rate: float, held: int, shared: float) -> float:
     return fmean(found)
 
 
-def _told(saved: Sequence[float]) -> str:
+def _text(saved: Sequence[float]) -> str:
     return ", ".join(f"{each:.0%} at {rate}/s" for rate, each in zip(RATES, saved, strict=True))

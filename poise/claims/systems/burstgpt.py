@@ -55,11 +55,11 @@ def measure(bench: Bench) -> Findings:
         for kind in KINDS
     }
     ratios = {kind: {load: ratio(tails["poisson"][load], tails[kind][load]) for load in LOADS} for kind in KINDS[1:]}
-    told = {
+    texts = {
         kind: "; ".join(f"{100 * load:.0f} %: {times(each)}" for load, each in found.items())
         for kind, found in ratios.items()
     }
-    criteria = [Answer(kind, told[kind], [ratios[kind][load] for load in LOADS[1:]]) for kind in KINDS[1:]]
+    criteria = [Answer(kind, texts[kind], [ratios[kind][load] for load in LOADS[1:]]) for kind in KINDS[1:]]
     criteria.append(_spread(bench))
     lines = {
         kind: [Point(load, each.value, each.half) for load, runs in found.items() for each in [over_seeds(runs)]]

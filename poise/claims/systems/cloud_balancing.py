@@ -75,8 +75,8 @@ def measure(bench: Bench) -> Findings:
         name: {rate: [_run(bench, rate, seed, mover) for seed in range(bench.seeds())] for rate in RATES}
         for name, mover in movers.items()
     }
-    asked = {size: _asked(bench, size) for size in SIZES}
-    criteria = [_evens(seen), _alike(seen), _messages(asked), _few(seen)]
+    counts = {size: _message_counts(bench, size) for size in SIZES}
+    criteria = [_evens(seen), _alike(seen), _messages(counts), _few(seen)]
     curves = [
         _curve("Imbalance: variation of used KV over replicas", "number", "imbalance", seen),
         _curve("Moves for each request", "number", "moves", seen),
@@ -85,7 +85,7 @@ def measure(bench: Bench) -> Findings:
             "Messages for each round and replica",
             "replicas",
             "number",
-            {AGENTS: [Point(size, each.value, each.half) for size, each in asked.items()]},
+            {AGENTS: [Point(size, each.value, each.half) for size, each in counts.items()]},
         ),
     ]
     return Findings(criteria, curves)
@@ -125,7 +125,7 @@ def _ratio(runs: Runs, own: str, other: str, rate: float) -> Ratio:
     return ratio(two, one)
 
 
-def _told(ratios: dict[float, Ratio]) -> str:
+def _text(ratios: dict[float, Ratio]) -> str:
     return "; ".join(f"{rate:g}: {times(ratio)}" for rate, ratio in ratios.items())
 
 
@@ -133,26 +133,26 @@ def _evens(runs: Runs) -> Answer:
     ratios = {name: {rate: _ratio(runs, name, STILL, rate) for rate in RATES} for name in (SEARCH, AGENTS)}
     return Answer(
         "evens",
-        "of that without moves: " + "; ".join(f"{name} {_told(each)}" for name, each in ratios.items()),
+        "of that without moves: " + "; ".join(f"{name} {_text(each)}" for name, each in ratios.items()),
         [ratio for each in ratios.values() for ratio in each.values()],
     )
 
 
 def _alike(runs: Runs) -> Answer:
     ratios = {rate: _ratio(runs, AGENTS, SEARCH, rate) for rate in RATES}
-    return Answer("alike", f"times that of central search: {_told(ratios)}", list(ratios.values()))
+    return Answer("alike", f"times that of central search: {_text(ratios)}", list(ratios.values()))
 
 
-def _asked(bench: Bench, replicas: int) -> Interval:
+def _message_counts(bench: Bench, replicas: int) -> Interval:
     """Messages of each round and replica in a cluster of another size under the same load for each replica."""
     rate = RATES[1] * replicas / REPLICAS
     return over_seeds([_run(bench, rate, seed, Counted, replicas).messages for seed in range(bench.seeds())])
 
 
-def _messages(asked: dict[int, Interval]) -> Answer:
-    least, most = asked[SIZES[0]].value or 0.0, asked[SIZES[-1]].value or 0.0
-    told = "; ".join(f"{size} replicas: {value_of(each)}" for size, each in asked.items())
-    return Answer("messages", told, most / least)
+def _messages(counts: dict[int, Interval]) -> Answer:
+    least, most = counts[SIZES[0]].value or 0.0, counts[SIZES[-1]].value or 0.0
+    text = "; ".join(f"{size} replicas: {value_of(each)}" for size, each in counts.items())
+    return Answer("messages", text, most / least)
 
 
 def _few(runs: Runs) -> Answer:

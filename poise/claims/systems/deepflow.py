@@ -70,7 +70,7 @@ def load(size: int, seed: int) -> ps.workload.Workload:
 def measure(bench: Bench) -> Findings:
     """How many replicas × ways to start."""
     sizes = SIZES[:2] if bench.quick else SIZES
-    found = {size: {way: _told(bench, way, size) for way in (*WAYS, ALL)} for size in sizes}
+    found = {size: {way: _metrics(bench, way, size) for way in (*WAYS, ALL)} for size in sizes}
     criteria = [
         _seconds(found),
         *(_order(found, way, before) for before, way in pairwise(WAYS)),
@@ -80,22 +80,24 @@ def measure(bench: Bench) -> Findings:
     return Findings(
         criteria,
         [
-            _curve(found, "Until nine tenths of the replicas serve", "seconds", WAYS, lambda told: told.reached_s),
-            _curve(found, "TTFT, P99", "seconds", (*WAYS, ALL), lambda told: told.tail_s),
-            _curve(found, "Replica-hours", "number", (*WAYS, ALL), lambda told: told.hours),
+            _curve(
+                found, "Until nine tenths of the replicas serve", "seconds", WAYS, lambda metrics: metrics.reached_s
+            ),
+            _curve(found, "TTFT, P99", "seconds", (*WAYS, ALL), lambda metrics: metrics.tail_s),
+            _curve(found, "Replica-hours", "number", (*WAYS, ALL), lambda metrics: metrics.hours),
         ],
     )
 
 
-def _told(bench: Bench, way: str, size: int) -> Metrics:
-    told = Metrics([], [], [])
+def _metrics(bench: Bench, way: str, size: int) -> Metrics:
+    metrics = Metrics([], [], [])
     for seed in range(bench.seeds()):
         result = bench.simulate(*_with(way, size, seed), seed=seed)
         late = result.metrics(warmup_s=SECOND_S)
-        told.reached_s.append(0.0 if way == ALL else _reached(result, size))
-        told.tail_s.append(late.ttft_s.p99 or 0.0)
-        told.hours.append(result.metrics().replica_hours or 0.0)
-    return told
+        metrics.reached_s.append(0.0 if way == ALL else _reached(result, size))
+        metrics.tail_s.append(late.ttft_s.p99 or 0.0)
+        metrics.hours.append(result.metrics().replica_hours or 0.0)
+    return metrics
 
 
 def _with(way: str, size: int, seed: int) -> tuple[ps.Cluster, ps.workload.Workload, ps.Policies]:
@@ -115,34 +117,34 @@ def _reached(result: Result, size: int) -> float:
     return min(min(reached, default=result.run.ended_at) / SECOND, BURST_S)
 
 
-def _interval(told: Metrics, values: Callable[[Metrics], list[float]]) -> Interval:
-    return over_seeds(values(told))
+def _interval(metrics: Metrics, values: Callable[[Metrics], list[float]]) -> Interval:
+    return over_seeds(values(metrics))
 
 
 def _seconds(found: Mapping[int, Mapping[str, Metrics]]) -> Answer:
     """Nine tenths of the largest pool serve within ten seconds of the burst, and cold ones do not within a minute."""
     most = max(found)
     quick, cold = (over_seeds(found[most][way].reached_s) for way in (BOTH, COLD))
-    said = "; ".join(
-        f"{size}: " + ", ".join(f"{value_of(over_seeds(told[way].reached_s))} s {way}" for way in WAYS)
-        for size, told in found.items()
+    text = "; ".join(
+        f"{size}: " + ", ".join(f"{value_of(over_seeds(metrics[way].reached_s))} s {way}" for way in WAYS)
+        for size, metrics in found.items()
     )
     met = every([at_most(quick, 10.0), at_least(cold, 60.0)])
-    return Answer("seconds", said, met)
+    return Answer("seconds", text, met)
 
 
 def _order(found: Mapping[int, Mapping[str, Metrics]], way: str, before: str) -> Answer:
     """A shorter tail at each size."""
-    gains = {size: ratio(told[way].tail_s, told[before].tail_s) for size, told in found.items()}
-    return Answer(f"tail, {way}", _said(gains), list(gains.values()))
+    gains = {size: ratio(metrics[way].tail_s, metrics[before].tail_s) for size, metrics in found.items()}
+    return Answer(f"tail, {way}", _text(gains), list(gains.values()))
 
 
 def _hours(found: Mapping[int, Mapping[str, Metrics]], other: str) -> Answer:
-    gains = {size: ratio(told[other].hours, told[BOTH].hours) for size, told in found.items()}
-    return Answer(f"hours against {other}", _said(gains), list(gains.values()))
+    gains = {size: ratio(metrics[other].hours, metrics[BOTH].hours) for size, metrics in found.items()}
+    return Answer(f"hours against {other}", _text(gains), list(gains.values()))
 
 
-def _said(gains: Mapping[int, Ratio]) -> str:
+def _text(gains: Mapping[int, Ratio]) -> str:
     return "; ".join(f"{size} replicas: {times(each)} times" for size, each in gains.items())
 
 
@@ -153,8 +155,8 @@ def _curve(
     lines = {
         way: [
             Point(size, each.value, each.half)
-            for size, told in found.items()
-            for each in [_interval(told[way], values)]
+            for size, metrics in found.items()
+            for each in [_interval(metrics[way], values)]
         ]
         for way in ways
     }

@@ -129,7 +129,7 @@ def _apart(experiment: Experiment) -> Found:
     return Found(RATE / placement.bound, together, instances)
 
 
-def _told(found: Found) -> str:
+def _text(found: Found) -> str:
     return " + ".join(f"{count} {each}" for each, count in found.instances.items()) or "none"
 
 
@@ -180,9 +180,11 @@ def _carries(bench: Bench, found: Found) -> Answer:
         result.metrics(slo).slo_attainment or 0.0
         for slo in (experiment.slo(tpot=False), experiment.slo(ttft=False), experiment.slo())
     ]
-    told = partial(write, kind="share", digits=3)
+    share = partial(write, kind="share", digits=3)
     return Answer(
-        "carries", f"{_told(found)}: TTFT {told(shares[0])}, TPOT {told(shares[1])}, both {told(shares[2])}", shares[:2]
+        "carries",
+        f"{_text(found)}: TTFT {share(shares[0])}, TPOT {share(shares[1])}, both {share(shares[2])}",
+        shares[:2],
     )
 
 
@@ -192,6 +194,6 @@ def _layouts(found: Mapping[float, Found]) -> Answer:
     known = [each[0] for each in ranks.values() if each]
     return Answer(
         "layouts",
-        "; ".join(f"{scale:g}: {_told(one)}" for scale, one in found.items()),
+        "; ".join(f"{scale:g}: {_text(one)}" for scale, one in found.items()),
         known == sorted(known, reverse=True),
     )

@@ -47,11 +47,11 @@ def measure(bench: Bench) -> Findings:
         n: [saved(Pool(big, a100, tensor=n), spread, EnergonAI(padding=True)) for spread in SPREADS] for n in DEVICES
     }
     waits = {n: saved(Pool(big, a100, pipeline=n), 0.5, EnergonAI(blocking=True)) for n in DEVICES}
-    told = "; ".join(f"{n} devices: {', '.join(f'{each:.0%}' for each in row)}" for n, row in pads.items())
-    told += f" at spreads of {', '.join(map(str, SPREADS))}"
+    text = "; ".join(f"{n} devices: {', '.join(f'{each:.0%}' for each in row)}" for n, row in pads.items())
+    text += f" at spreads of {', '.join(map(str, SPREADS))}"
     criteria = [
-        Answer("padding", told, [max(row) for row in pads.values()]),
-        Answer("spread", told, all(row == sorted(row) and row[0] == 0 for row in pads.values())),
+        Answer("padding", text, [max(row) for row in pads.values()]),
+        Answer("spread", text, all(row == sorted(row) and row[0] == 0 for row in pads.values())),
         Answer("stages", ", ".join(f"{n}: {each:.1%}" for n, each in waits.items()), list(waits.values())),
     ]
     lines = {f"{n} devices": [Point(*each) for each in zip(SPREADS, row, strict=True)] for n, row in pads.items()}

@@ -150,13 +150,13 @@ def _at(grids: Grids, place: tuple[str, int, float]) -> Ratio:
 
 def _stale(ages: Mapping[float, tuple[Ratio, Sequence[Run]]]) -> list[Answer]:
     parts = {age: _refused(runs) for age, (_, runs) in ages.items()}
-    told = "; ".join(
+    text = "; ".join(
         f"{age:g} s: {times(gain)} times, {fmean(each.loans_refused for each in runs):.1f} of "
         f"{fmean(each.loans_refused + each.loans for each in runs):.1f} refused" for age, (gain, runs) in ages.items()
     )  # fmt: skip
     return [
-        Answer("refused", told, [parts[age] - parts[AGES[0]] for age in AGES[1:]]),
-        Answer("late", told, [_value(gain) for gain, _ in ages.values()]),
+        Answer("refused", text, [parts[age] - parts[AGES[0]] for age in AGES[1:]]),
+        Answer("late", text, [_value(gain) for gain, _ in ages.values()]),
     ]
 
 
@@ -204,8 +204,8 @@ def _moved(steps: Steps, requests: int, move_tokens: int, seeds: int) -> Ratio:
 
 
 def _moves(moves: Mapping[int, Ratio]) -> Answer:
-    told = ", ".join(f"{each}: {times(gain)}" for each, gain in moves.items())
-    return Answer("moves", f"tokens a step: {told} times", moves[16])
+    text = ", ".join(f"{each}: {times(gain)}" for each, gain in moves.items())
+    return Answer("moves", f"tokens a step: {text} times", moves[16])
 
 
 def _longest(steps: Steps) -> Answer:
@@ -215,5 +215,5 @@ def _longest(steps: Steps) -> Answer:
         long = Running(int(0.96 * size * steps.capacity) - 10, 10)
         queues = [iter([long])] + [iter([Running(100, 10)]) for _ in range(size - 1)]
         found[size] = Cluster(steps.fleet(size), queues, steps.planner()).run(1e6).longest / steps.capacity
-    told = ", ".join(f"{size} instances: {each:.1f}" for size, each in found.items())
-    return Answer("longest", f"{told} times", [found[2] / 1.9, found[20] / 19])
+    text = ", ".join(f"{size} instances: {each:.1f}" for size, each in found.items())
+    return Answer("longest", f"{text} times", [found[2] / 1.9, found[20] / 19])

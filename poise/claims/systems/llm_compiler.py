@@ -76,9 +76,9 @@ def _closed(alone: Mapping[tuple[str, str], Result]) -> Answer:
     slow, quick = alone["independent", REACT], alone["independent", PLANNED]
     per = (_mean(slow) - _took(slow)[-1] - CALLS * TOOL_S) / CALLS
     plan, join = _took(quick)
-    told = speed_up(CALLS, per, TOOL_S, plan, join)
+    closed = speed_up(CALLS, per, TOOL_S, plan, join)
     found = (_mean(slow) - _took(slow)[-1]) / _mean(quick)
-    return Answer("closed", f"{found:.3f} times as fast, closed form {told:.3f}", abs(found / told - 1))
+    return Answer("closed", f"{found:.3f} times as fast, closed form {closed:.3f}", abs(found / closed - 1))
 
 
 def _took(result: Result) -> list[float]:
@@ -93,8 +93,8 @@ def _took(result: Result) -> list[float]:
 def _ahead(means: Means) -> Answer:
     leads = {rate: over_seeds([each - 1 for each in _ratio(means, rate)]) for rate in RATES}
     [rate for rate, lead in leads.items() if lead.apart and (lead.value or 0) > 0]
-    told = "; ".join(f"{rate:g}/s: {1 + (lead.value or 0):.2f} times" for rate, lead in leads.items())
-    return Answer("ahead", told, list(leads.values()))
+    text = "; ".join(f"{rate:g}/s: {1 + (lead.value or 0):.2f} times" for rate, lead in leads.items())
+    return Answer("ahead", text, list(leads.values()))
 
 
 def _factor(means: Means) -> Answer:

@@ -132,15 +132,15 @@ def in_flight(seed: int, number: int, minutes: int) -> list[int]:
     count = int(rate * 60 * minutes * 3) + 50
     begins = np.cumsum(rng.gamma(1 / CV**2, CV**2 / rate, count)) - 2 / rate
     ends = begins + STAY_S
-    told = []
+    peaks = []
     for minute in range(minutes):
         first, last = 60.0 * minute, 60.0 * (minute + 1)
         starts = np.append(begins[(begins > first) & (begins < last)], first)
-        told.append(int(max(((begins <= at) & (ends > at)).sum() for at in starts)))
-    return told
+        peaks.append(int(max(((begins <= at) & (ends > at)).sum() for at in starts)))
+    return peaks
 
 
-def _asked(active: Traffic) -> Demand:
+def _demand(active: Traffic) -> Demand:
     """Rates that keep so many of each model in flight."""
     return Demand(tuple(Bucket(PROMPT, OUTPUT, float(each) / STAY_S) for each in active))
 
@@ -152,7 +152,7 @@ def _placed(kinds: Sequence[Kind], shared: bool, traffic: Traffic) -> float:
         active = column[column > 0]
         if len(active):
             units = [kind.unit(len(active), shared=shared) for kind in kinds]
-            _, without = LlmMesh().pack(_asked(active), units, {kind.name: 4 for kind in kinds})
+            _, without = LlmMesh().pack(_demand(active), units, {kind.name: 4 for kind in kinds})
             left += STAY_S * sum(piece.rate for piece in without)
     return 1 - left / float(traffic.sum()) if traffic.sum() else 1.0
 
@@ -165,15 +165,15 @@ def _punctual(kinds: Sequence[Kind], models: Sequence[float], minutes: int) -> f
         column = traffic[:, traffic.sum(axis=0).argmax()]
         active = column[column > 0]
         units = [kind.unit(len(active), shared=True) for kind in kinds]
-        hosts, _ = LlmMesh().pack(_asked(active), units, {kind.name: 4 for kind in kinds})
+        hosts, _ = LlmMesh().pack(_demand(active), units, {kind.name: 4 for kind in kinds})
         rng = np.random.default_rng(seed)
         for host in hosts:
             arrivals = [
                 sorted(rng.uniform(0, SIMULATED_S, rng.poisson(piece.rate * SIMULATED_S)).tolist())
                 for piece in host.pieces
             ]
-            told = in_time([kinds[host.unit].pace] * len(arrivals), arrivals, OUTPUT, Limits(TTFT_S, TPOT_S))
-            good, total = good + told[0], total + told[1]
+            counts = in_time([kinds[host.unit].pace] * len(arrivals), arrivals, OUTPUT, Limits(TTFT_S, TPOT_S))
+            good, total = good + counts[0], total + counts[1]
     return good / total
 
 
@@ -190,21 +190,21 @@ def _gain(found: Mapping[int, Mapping[str, Sequence[float]]], way: str, before: 
     return {size: ratio(each[before], each[way]) for size, each in found.items()}
 
 
-def _said(gains: Mapping[int, Ratio]) -> str:
+def _text(gains: Mapping[int, Ratio]) -> str:
     return "; ".join(f"{size} billion: {times(each)} times" for size, each in gains.items())
 
 
 def _more(found: Mapping[int, Mapping[str, Sequence[float]]], way: str, before: str) -> Answer:
     """More models than with less sharing, at every size."""
     gains = _gain(found, way, before)
-    return Answer(f"{way} over {before}", _said(gains), list(gains.values()))
+    return Answer(f"{way} over {before}", _text(gains), list(gains.values()))
 
 
 def _size(found: Mapping[int, Mapping[str, Sequence[float]]], way: str, low: float, high: float) -> Answer:
     """The gain over exclusive allocation is from half the least to twice the most that was published."""
     gains = _gain(found, way, ALONE)
     [each.value is not None and 1 + low / 2 <= each.value <= 1 + 2 * high for each in gains.values()]
-    return Answer(f"size, {way}", _said(gains), list(gains.values()))
+    return Answer(f"size, {way}", _text(gains), list(gains.values()))
 
 
 def _smaller(found: Mapping[int, Mapping[str, Sequence[float]]]) -> Answer:
@@ -220,6 +220,6 @@ def _smaller(found: Mapping[int, Mapping[str, Sequence[float]]]) -> Answer:
 def _curve(found: Mapping[int, Mapping[str, Sequence[float]]]) -> Curve:
     lines = {}
     for way in (ALONE, SHARED, BOTH):
-        told = {size: over_seeds(each[way]) for size, each in found.items()}
-        lines[way] = [Point(float(size), each.value, each.half) for size, each in told.items()]
+        means = {size: over_seeds(each[way]) for size, each in found.items()}
+        lines[way] = [Point(float(size), each.value, each.half) for size, each in means.items()]
     return Curve("Models carried by four devices of a kind", "size of models, billions", "count", lines)

@@ -87,19 +87,19 @@ def _setting(lengths: Pairs, tpot_s: float) -> Setting:
     placements: dict[float, Placement] = {}
     prices: dict[str, dict[float, float | None]] = {name: {} for name in (MIX, *PRICES)}
     for rate in RATES:
-        asked = demand(lengths.prompt, lengths.output, rate)
-        units = _units(asked.buckets, tpot_s)
-        placements[rate] = Melange().place(asked, units)
+        load = demand(lengths.prompt, lengths.output, rate)
+        units = _units(load.buckets, tpot_s)
+        placements[rate] = Melange().place(load, units)
         prices[MIX][rate] = placements[rate].price
         for unit in units:
-            prices[unit.name][rate] = _alone(asked, unit)
+            prices[unit.name][rate] = _alone(load, unit)
     return Setting(lengths, tpot_s, placements, prices)
 
 
-def _alone(asked: Demand, unit: Unit) -> float | None:
+def _alone(load: Demand, unit: Unit) -> float | None:
     """What enough of one unit costs, None where it cannot serve some bucket."""
     try:
-        return Melange().place(asked, (unit,)).price
+        return Melange().place(load, (unit,)).price
     except CapacityError:
         return None
 
@@ -203,7 +203,7 @@ def _per_dollar() -> Answer:
 
 def _simulated(bench: Bench, setting: Setting) -> float:
     """The part of requests within the limit when the placement is simulated, each kind of device with its share."""
-    asked = demand(setting.lengths.prompt, setting.lengths.output, SIMULATED_RATE)
+    load = demand(setting.lengths.prompt, setting.lengths.output, SIMULATED_RATE)
     places = places_of(setting.lengths.prompt, setting.lengths.output)
     of_bucket = np.searchsorted(np.unique(places), places)
     placement = setting.placements[SIMULATED_RATE]
@@ -212,7 +212,7 @@ def _simulated(bench: Bench, setting: Setting) -> float:
         shares = {share.bucket: share.rate for share in placement.shares if share.unit == unit}
         if not shares:
             continue
-        parts = [shares.get(bucket, 0.0) / each.rate for bucket, each in enumerate(asked.buckets)]
+        parts = [shares.get(bucket, 0.0) / each.rate for bucket, each in enumerate(load.buckets)]
         drawn = _drawn(setting.lengths, np.array(parts)[of_bucket])
         for seed in range(bench.seeds()):
             part = sum(shares.values()) / SIMULATED_RATE

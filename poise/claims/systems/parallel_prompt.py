@@ -78,14 +78,14 @@ def _faster(runs: Runs) -> Answer:
 
 
 def _shrinks(runs: Runs) -> Answer:
-    told, falls = [], []
+    texts, falls = [], []
     for name in (TOGETHER, APART):
         idle, full = (_gain(runs, rate, name) for rate in (RATES[0], RATES[-1]))
         fall = over_seeds([one - other for one, other in zip(idle, full, strict=True)])
         falls.append(fall.value if fall.apart and fall.value is not None else 0.0)
-        told.append(f"{name}: {mean(idle):.2f} at {RATES[0]:g}/s, {mean(full):.2f} at {RATES[-1]:g}/s")
+        texts.append(f"{name}: {mean(idle):.2f} at {RATES[0]:g}/s, {mean(full):.2f} at {RATES[-1]:g}/s")
     met = falls[1] > max(falls[0], 0.0)
-    return Answer("shrinks", "; ".join(told), met)
+    return Answer("shrinks", "; ".join(texts), met)
 
 
 def _prefill(runs: Runs) -> Answer:
@@ -111,11 +111,11 @@ def _bystanders(runs: Runs) -> Answer:
         for rate in RATES:
             pairs = zip(runs[SERIAL, rate], runs[name, rate], strict=True)
             costs[name, rate] = over_seeds([_tpot(other) / _tpot(one) - 1 for one, other in pairs])
-    told = []
+    texts = []
     for name in (TOGETHER, APART):
         each = ", ".join(f"{100 * (costs[name, rate].value or 0):+.1f} %" for rate in RATES)
-        told.append(f"{name}: {each}")
-    return Answer("bystanders", "; ".join(told), [each.value or 0 for each in costs.values()])
+        texts.append(f"{name}: {each}")
+    return Answer("bystanders", "; ".join(texts), [each.value or 0 for each in costs.values()])
 
 
 def _curves(runs: Runs) -> Sequence[Curve]:

@@ -103,10 +103,10 @@ def _widens(ages: Mapping[float, Sweep]) -> Answer:
     """The gap to push at each load, by age."""
     gaps = {age: [gap.lead.value or 0.0 for gap in sweep.gaps(SHARE, PULL, [PUSH])] for age, sweep in ages.items()}
     wider = [old > young for young, old in zip(gaps[0.0], gaps[5.0], strict=True)]
-    told = "; ".join(
+    text = "; ".join(
         f"{rate:g}: {', '.join(f'{100 * gaps[age][place]:.1f}' for age in AGES)}" for place, rate in enumerate(RATES)
     )
-    return Answer("widens", f"points, by load: {told}", sum(wider))
+    return Answer("widens", f"points, by load: {text}", sum(wider))
 
 
 def _stop(sweep: Sweep) -> list[Answer]:

@@ -90,12 +90,12 @@ def _slower(bench: Bench, runs: list[Played]) -> Answer:
         for clocks, part in played.clocks.items():
             for each, clock in enumerate(clocks):
                 slow[each] += part * costs[clock] / len(runs)
-    told = ", ".join(
+    text = ", ".join(
         f"{write(cost, 'share', 2)} at {FULL_MHZ * clock:.0f} MHz" for clock, cost in costs.items() if cost
     )
     return Answer(
         "slower",
-        f"high {write(slow[1], 'share', 2)}, low {write(slow[0], 'share', 2)} (a clock costs {told})",
+        f"high {write(slow[1], 'share', 2)}, low {write(slow[0], 'share', 2)} (a clock costs {text})",
         [slow[1] / 0.01, slow[0] / 0.02],
     )
 
@@ -110,11 +110,11 @@ def _begins(free: Mapping[float, list[Played]]) -> Answer:
 
 
 def _second(played: Mapping[str, Mapping[float, list[Played]]]) -> Answer:
-    told = {more: [_count(played[name][more]) for name in KNOBS] for more in MORE[3:]}
-    met = all(free > one > two or not one for free, one, two in told.values())
+    by_more = {more: [_count(played[name][more]) for name in KNOBS] for more in MORE[3:]}
+    met = all(free > one > two or not one for free, one, two in by_more.values())
     return Answer(
         "second",
-        "; ".join(f"+{100 * more:.0f} %: {', '.join(map(str, counts))}" for more, counts in told.items())
+        "; ".join(f"+{100 * more:.0f} %: {', '.join(map(str, counts))}" for more, counts in by_more.items())
         + f" ({', '.join(KNOBS)})",
         met,
     )

@@ -71,20 +71,22 @@ class Metrics(NamedTuple):
 
 def measure(bench: Bench) -> Findings:
     """Kinds of work × scalers."""
-    found = {name: {way: _told(bench, work, build) for way, build in scalers().items()} for name, work in WORKS.items()}
-    best = {name: _best(told) for name, told in found.items()}
+    found = {
+        name: {way: _metrics(bench, work, build) for way, build in scalers().items()} for name, work in WORKS.items()
+    }
+    best = {name: _best(metrics) for name, metrics in found.items()}
     criteria = [
         _against("default", found, dict.fromkeys(found, DEFAULT)),
         _against("best fixed", found, best),
         _against("hill climbing", found, dict.fromkeys(found, HILL)),
         _dearer(found),
     ]  # fmt: skip
-    return Findings(criteria, [_curve(name, told) for name, told in found.items()])
+    return Findings(criteria, [_curve(name, metrics) for name, metrics in found.items()])
 
 
-def _told(bench: Bench, work: Work, build: Callable[[], Scaler]) -> Metrics:
+def _metrics(bench: Bench, work: Work, build: Callable[[], Scaler]) -> Metrics:
     windows = WINDOWS // (5 if bench.quick else 1)
-    told = Metrics([], [])
+    metrics = Metrics([], [])
     for seed in range(bench.seeds()):
         load = ps.workload.poisson(
             work.rate, duration_s=windows * WINDOW_S, prompt_tokens=work.prompt_tokens,
@@ -92,37 +94,39 @@ def _told(bench: Bench, work: Work, build: Callable[[], Scaler]) -> Metrics:
         )  # fmt: skip
         result = bench.simulate(CLUSTER, load, ps.Policies(scaler=build()), seed=seed)
         late = result.metrics(warmup_s=windows * WINDOW_S / 2)
-        told.reward.append((late.output_tokens_per_s or 0.0) / (late.e2e_s.mean or 1.0))
-        told.hours.append(late.replica_hours)
-    return told
+        metrics.reward.append((late.output_tokens_per_s or 0.0) / (late.e2e_s.mean or 1.0))
+        metrics.hours.append(late.replica_hours)
+    return metrics
 
 
-def _best(told: Mapping[str, Metrics]) -> str:
+def _best(metrics: Mapping[str, Metrics]) -> str:
     """The fixed target with the highest reward in the mean."""
-    return max(map(str, GRID), key=lambda target: sum(told[target].reward))
+    return max(map(str, GRID), key=lambda target: sum(metrics[target].reward))
 
 
 def _against(key: str, found: Mapping[str, Mapping[str, Metrics]], other: Mapping[str, str]) -> Answer:  # fmt: skip
     """What Q-learning earns over what another does."""
-    gains = {name: ratio(told[other[name]].reward, told[RL].reward) for name, told in found.items()}
+    gains = {name: ratio(metrics[other[name]].reward, metrics[RL].reward) for name, metrics in found.items()}
     against = {name: f"a target of {other[name]}" if other[name].isdigit() else other[name] for name in gains}
-    said = "; ".join(f"{name}: {times(each)} times that of {against[name]}" for name, each in gains.items())
-    return Answer(key, said, list(gains.values()))
+    text = "; ".join(f"{name}: {times(each)} times that of {against[name]}" for name, each in gains.items())
+    return Answer(key, text, list(gains.values()))
 
 
 def _dearer(found: Mapping[str, Mapping[str, Metrics]]) -> Answer:
     """The reward knows no price."""
-    gains: dict[str, Ratio] = {name: ratio(told[DEFAULT].hours, told[RL].hours) for name, told in found.items()}
+    gains: dict[str, Ratio] = {
+        name: ratio(metrics[DEFAULT].hours, metrics[RL].hours) for name, metrics in found.items()
+    }
     return Answer(
         "dearer", "; ".join(f"{name}: {times(each)} times" for name, each in gains.items()), list(gains.values())
     )
 
 
-def _curve(name: str, told: Mapping[str, Metrics]) -> Curve:
+def _curve(name: str, metrics: Mapping[str, Metrics]) -> Curve:
     """Reward by fixed target; of what is learned, and of the default, a level line."""
 
     def points(ways: Sequence[str]) -> list[Point]:
-        found = [over_seeds(told[way].reward) for way in ways]
+        found = [over_seeds(metrics[way].reward) for way in ways]
         return [Point(float(target), each.value, each.half) for target, each in zip(GRID, found, strict=True)]
 
     lines = {"fixed": points([str(target) for target in GRID])}

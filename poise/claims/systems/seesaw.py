@@ -100,12 +100,12 @@ def _simulated(bench: Bench, cases: dict[tuple[str, str, int, str], Case]) -> li
     gains = {case: _gain(bench, each.pair, *case[2:]) for case, each in cases.items()}
     off = max(abs(gains[case] / each.gain - 1) for case, each in cases.items())
     mean, most = sum(gains.values()) / len(gains), max(gains.values())
-    said = "; ".join(
+    text = "; ".join(
         f"{kind} {big} {load}: {gains[kind, big, n, load]:.2f} times ({each.gain:.2f} in closed form)"
         for (kind, big, n, load), each in cases.items()
     )
     return [
-        Answer("simulated", said, list(gains.values())),
+        Answer("simulated", text, list(gains.values())),
         Answer(
             "simulated mean",
             f"{mean - 1:.0%} and {most - 1:.0%}",

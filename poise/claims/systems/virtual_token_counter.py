@@ -63,8 +63,8 @@ def measure(bench: Bench) -> Findings:
     return Findings(
         criteria,
         [
-            _curve("Widest difference of service, weighted tokens", over, lambda told: told.whole),
-            _curve("p99 TTFT of the tenant that asks for little, seconds", beside, lambda told: told.ttft_s),
+            _curve("Widest difference of service, weighted tokens", over, lambda metrics: metrics.whole),
+            _curve("p99 TTFT of the tenant that asks for little, seconds", beside, lambda metrics: metrics.ttft_s),
         ],
     )
 
@@ -79,7 +79,7 @@ def _table(
         for seed in range(bench.seeds()):
             load = made(place, seconds, seed)
             for name, policies in systems.items():
-                found[name][place].append(_told(bench.simulate(CLUSTER, load, policies, seed=seed), load, seconds))
+                found[name][place].append(_metrics(bench.simulate(CLUSTER, load, policies, seed=seed), load, seconds))
     return found
 
 
@@ -107,7 +107,7 @@ def _crowd(arrival: NDArray[np.int64], tenant: NDArray[np.int32]) -> Workload:
     return ps.workload.Workload(arrival[order], tokens, tokens, tenant=tenant[order])
 
 
-def _told(result: Result, load: Workload, seconds: float) -> Metrics:
+def _metrics(result: Result, load: Workload, seconds: float) -> Metrics:
     """Service and waiting at every second, from the records."""
     assert load.tenant is not None
     records = result.run.records
@@ -145,26 +145,32 @@ def _widest(gap: NDArray[np.float64], both: NDArray[np.bool_]) -> float:
 
 
 def _seeds(table: Table, system: str, place: float, figure: Callable[[Metrics], float]) -> list[float]:
-    return [figure(told) for told in table[system][place]]
+    return [figure(metrics) for metrics in table[system][place]]
 
 
 def _bounded(over: Table) -> Answer:
-    most = {load: max(_seeds(over, VTC, load, lambda told: told.whole)) for load in LOADS}
+    most = {load: max(_seeds(over, VTC, load, lambda metrics: metrics.whole)) for load in LOADS}
     return Answer("bounded", "; ".join(f"at {load:g}: {gap:,.0f}" for load, gap in most.items()), list(most.values()))
 
 
 def _grows(over: Table) -> Answer:
     grown = {
-        load: ratio(_seeds(over, FCFS, load, lambda told: told.half), _seeds(over, FCFS, load, lambda told: told.whole))
+        load: ratio(
+            _seeds(over, FCFS, load, lambda metrics: metrics.half),
+            _seeds(over, FCFS, load, lambda metrics: metrics.whole),
+        )
         for load in LOADS
     }
-    past = all(min(_seeds(over, FCFS, load, lambda told: told.whole)) > BOUND for load in LOADS)
+    past = all(min(_seeds(over, FCFS, load, lambda metrics: metrics.whole)) > BOUND for load in LOADS)
     return Answer("grows", _ratios(grown), past and all((each.low or 0) >= 1.5 for each in grown.values()))
 
 
 def _apart(over: Table) -> Answer:
     found = {
-        load: ratio(_seeds(over, VTC, load, lambda told: told.whole), _seeds(over, FCFS, load, lambda told: told.whole))
+        load: ratio(
+            _seeds(over, VTC, load, lambda metrics: metrics.whole),
+            _seeds(over, FCFS, load, lambda metrics: metrics.whole),
+        )
         for load in LOADS
     }
     return Answer("apart", _ratios(found), list(found.values()))
@@ -172,7 +178,10 @@ def _apart(over: Table) -> Answer:
 
 def _conserves(over: Table) -> Answer:
     found = {
-        load: ratio(_seeds(over, FCFS, load, lambda told: told.rate), _seeds(over, VTC, load, lambda told: told.rate))
+        load: ratio(
+            _seeds(over, FCFS, load, lambda metrics: metrics.rate),
+            _seeds(over, VTC, load, lambda metrics: metrics.rate),
+        )
         for load in LOADS
     }
     return Answer("conserves", _ratios(found), list(found.values()))
@@ -181,28 +190,30 @@ def _conserves(over: Table) -> Answer:
 def _limits(limited: Table) -> Answer:
     """Each limit must either waste a twentieth of what VTC serves or leave a difference beyond the bound."""
     (load,) = limited[VTC]
-    most = max(_seeds(limited, VTC, load, lambda told: told.whole))
-    said, met = [f"VTC: differs by {most:,.0f}"], True
+    most = max(_seeds(limited, VTC, load, lambda metrics: metrics.whole))
+    texts, met = [f"VTC: differs by {most:,.0f}"], True
     for name in limited:
         if name == VTC:
             continue
         rate = ratio(
-            _seeds(limited, VTC, load, lambda told: told.rate), _seeds(limited, name, load, lambda told: told.rate)
+            _seeds(limited, VTC, load, lambda metrics: metrics.rate),
+            _seeds(limited, name, load, lambda metrics: metrics.rate),
         )
-        gap = min(_seeds(limited, name, load, lambda told: told.whole))
+        gap = min(_seeds(limited, name, load, lambda metrics: metrics.whole))
         met = met and ((rate.high or 1.0) <= 0.95 or gap > BOUND)
-        said.append(f"{name}: {times(rate)} the tokens, differs by {gap:,.0f}")
-    return Answer("limits", "; ".join(said), met)
+        texts.append(f"{name}: {times(rate)} the tokens, differs by {gap:,.0f}")
+    return Answer("limits", "; ".join(texts), met)
 
 
 def _isolates(beside: Table) -> list[Answer]:
     found = {
         load: ratio(
-            _seeds(beside, VTC, load, lambda told: told.ttft_s), _seeds(beside, FCFS, load, lambda told: told.ttft_s)
+            _seeds(beside, VTC, load, lambda metrics: metrics.ttft_s),
+            _seeds(beside, FCFS, load, lambda metrics: metrics.ttft_s),
         )
         for load in FLOODS[1:]
     }
-    flat = ratio(*(_seeds(beside, VTC, load, lambda told: told.ttft_s) for load in (FLOODS[1], FLOODS[-1])))
+    flat = ratio(*(_seeds(beside, VTC, load, lambda metrics: metrics.ttft_s) for load in (FLOODS[1], FLOODS[-1])))
     return [
         Answer("isolates", _ratios(found), list(found.values())),
         Answer("flood", times(flat), flat),
@@ -216,6 +227,6 @@ def _ratios(found: Mapping[float, Ratio]) -> str:
 def _curve(title: str, table: Table, figure: Callable[[Metrics], float]) -> Curve:
     lines = {}
     for name, places in table.items():
-        found = {place: over_seeds([figure(told) for told in each]) for place, each in places.items()}
+        found = {place: over_seeds([figure(metrics) for metrics in each]) for place, each in places.items()}
         lines[name] = [Point(place, each.value, each.half) for place, each in found.items()]
     return Curve(title, ACROSS, "number", lines)

@@ -171,7 +171,7 @@ class Control:
         self.in_flight.end(request)
         if self.tried:
             self.tried.pop(request, None)
-        return self.ask_held() if self.held.queues else ()
+        return self.route_held() if self.held.queues else ()
 
     def clone(self) -> Control:
         """An independent copy with the same state, for shadow mode and search."""
@@ -199,7 +199,7 @@ class Control:
         for joined in self._joins:
             joined(request)
         if self.held and self.held.join_queue(request):
-            return self.ask_held() if self.order is not None and self.held.leads(request) else ()
+            return self.route_held() if self.order is not None and self.held.leads(request) else ()
         actions = self._sent_or_held(request, self._decide(request))
         return (*actions, *self._rebalance()) if self._eager else actions
 
@@ -318,28 +318,28 @@ class Control:
             self._end(request)
         if self.predictor is not None:
             self.predictor.learn(request, event.output_tokens)
-        return self.ask_held() if self.held.queues else ()
+        return self.route_held() if self.held.queues else ()
 
     def _failed(self, event: Failed) -> Actions:
         flight = self.in_flight.end(event.request)
         self._end(flight.request)
         aborts = [Abort(event.request, place) for place in sorted(flight.places - {event.replica})]
-        return (*aborts, *self.ask_held())
+        return (*aborts, *self.route_held())
 
     def _prefilled(self, event: Prefilled) -> Actions:
         self.in_flight.prefilled(event.request)
-        return self.ask_held() if self.held.queues else ()
+        return self.route_held() if self.held.queues else ()
 
     def _cancelled(self, event: Cancelled) -> Actions:
         if event.request not in self.flights:
             waited = self.held.remove(event.request)
             if waited is not None:
                 self._end(waited)
-            return self.ask_held() if self.held.queues else ()
+            return self.route_held() if self.held.queues else ()
         flight = self.in_flight.end(event.request)
         self._end(flight.request)
         aborts = [Abort(event.request, replica) for replica in sorted(flight.places)]
-        return (*aborts, *self.ask_held())
+        return (*aborts, *self.route_held())
 
     def _refused(self, event: Refused) -> Actions:
         flight = self.in_flight.end(event.request)
@@ -351,8 +351,8 @@ class Control:
                 return (self._send_again(flight, replica, decode),)
         if tried is not None and tried.sent < self.tries and self._may_go_on(flight.request, tried):
             self._put_back([flight.request])
-            return self.ask_held()
-        return (self._turn_away(flight.request, event.reason), *self.ask_held())
+            return self.route_held()
+        return (self._turn_away(flight.request, event.reason), *self.route_held())
 
     def note_refused(self, event: Refused) -> Attempts:
         """Record that a replica refused a request; returns the request's attempts."""
@@ -377,7 +377,7 @@ class Control:
         self.in_flight.send(InFlight(request, replica, decode, flight.fallback, self.state.now))
         return Dispatch(request.id, replica, decode, self.resume)
 
-    def ask_held(self) -> Actions:
+    def route_held(self) -> Actions:
         """Decide the held requests again, in order, until the first of each group is held again."""
         actions: list[Action] = []
 
@@ -421,11 +421,11 @@ class Control:
 
     def _moved(self, event: Moved) -> Actions:
         self.in_flight.moved(self.flights[event.request])
-        return self.ask_held() if self.held.queues else ()
+        return self.route_held() if self.held.queues else ()
 
     def _stayed(self, event: MoveFailed) -> Actions:
         self.in_flight.stayed(self.flights[event.request])
-        return self.ask_held() if self.held.queues else ()
+        return self.route_held() if self.held.queues else ()
 
     def _lent(self, event: Lent) -> Actions:
         self.state.lent(event.debtor, event.creditor, event.blocks)
@@ -462,7 +462,7 @@ class Control:
             for place in sorted({flight.replica, flight.decode, flight.target} - {event.replica, -1}):
                 actions.append(Abort(flight.request.id, place))
         self._put_back([flight.request for flight in victims])
-        return (*actions, *self.ask_held())
+        return (*actions, *self.route_held())
 
     def _go(self, replica: int) -> None:
         self.state.set_status(replica, GONE)
@@ -473,7 +473,7 @@ class Control:
         self.state.set_status(event.replica, SERVING)
         for tried in self.tried.values():
             tried.until = 0
-        return self.ask_held()
+        return self.route_held()
 
     def _known(self, event: ReplicaUpdated) -> Actions:
         self.state.know(event.replica, event.spec)
@@ -485,12 +485,12 @@ class Control:
 
     def _left(self, event: ReplicaLeft) -> Actions:
         self._go(event.replica)
-        return self.ask_held() if self.held.queues else ()
+        return self.route_held() if self.held.queues else ()
 
     def _first_token(self, event: FirstToken) -> Actions:
         flight = self.flights[event.request]
         flight.first_token_at = event.at
-        actions = self.ask_held() if self.held and self.in_flight.tracks else ()  # a prefill slot may be free
+        actions = self.route_held() if self.held and self.in_flight.tracks else ()  # a prefill slot may be free
         return actions if self.recovering is None else (*actions, *self.recovering.moves(flight.place))
 
     def _confined(self, event: Restricted) -> Actions:
@@ -509,7 +509,7 @@ class Control:
 
     def _look_again(self) -> Actions:
         """New information: decide the held requests again, then call mover, lender and recovery."""
-        actions = self.ask_held() if self.held else ()
+        actions = self.route_held() if self.held else ()
         if self.recovering is not None and self.recovering.going:
             actions = (*actions, *self.recovering.all_moves())
         if self.lending is not None:

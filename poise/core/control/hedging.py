@@ -44,7 +44,7 @@ class Hedging:
         elif kind is Finished or kind is Cancelled or kind is Failed:
             self._begun.discard(event.request)  # type: ignore[union-attr]
         if (kind is Refused or kind is Failed) and self._goes_on(event):  # type: ignore[arg-type]
-            actions += control.ask_held()
+            actions += control.route_held()
         else:
             actions += handler(control, event)
         if kind is Tick:

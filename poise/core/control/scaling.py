@@ -15,7 +15,7 @@ from poise.core.request import RequestView
 from poise.core.spec import PoolSpec, Role
 from poise.core.units import ps
 
-UNTOLD: Final = 60.0
+AHEAD_S: Final = 60.0
 """Default forecast horizon in seconds, where neither the scaler nor a pool has one."""
 
 
@@ -65,7 +65,7 @@ class Scaling:
             for each in pools
         ]  # fmt: skip
         longest = max((each.start_s for each in pools), default=0.0)
-        self._ahead = ps(getattr(scaler, "ahead_s", 0.0) or longest or UNTOLD)
+        self._ahead = ps(getattr(scaler, "ahead_s", 0.0) or longest or AHEAD_S)
         self._state = state
         self._held = held
         self._chance = chance

@@ -532,7 +532,7 @@ class LaneState:
         before = self.left if self.left_at == now else None
         ids = tuple([sequence.id for sequence, _ in self.chunks])
         self.passing = passing = LayerPass(
-            self, ids, chunks, batch.share or self.spec.share, self.first, swapping, before
+            self.model_layers, self.estimate, ids, chunks, batch.share or self.spec.share, self.first, swapping, before
         )
         self.first = passing.duration
         self.until = now + (passing.next_after(0)[1] if self.replica.one_step else self.first)

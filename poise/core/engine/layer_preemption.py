@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from poise.core.errors import PolicyError
-from poise.core.estimate import Chunk, StepShape
+from poise.core.estimate import Chunk, Piece, StepShape
 from poise.core.fast_tuple import made
-
-if TYPE_CHECKING:
-    from poise.core.engine.lane import LaneState
-    from poise.core.estimate import Piece
 
 
 class LayerPass:
@@ -21,22 +17,23 @@ class LayerPass:
     that began, `spent` the picoseconds since then, so that looking costs nothing.
     """
 
-    __slots__ = ("_chunks", "_estimate", "_lane", "_share", "duration", "ids", "last", "layer", "origin", "spent")
+    __slots__ = ("_chunks", "_estimate", "_layers", "_share", "duration", "ids", "last", "layer", "origin", "spent")
 
     def __init__(
-        self, lane: LaneState, ids: tuple[int, ...], chunks: tuple[Chunk, ...], share: float, duration: int,
-        swapping: int, before: LayerPass | None,
+        self, layers: int, estimate: Callable[[StepShape], Piece], ids: tuple[int, ...], chunks: tuple[Chunk, ...],
+        share: float, duration: int, swapping: int, before: LayerPass | None,
     ) -> None:  # fmt: skip
         """Begin the chunks of the requests `ids`, which take `duration` picoseconds, `swapping` of them at first.
 
+        layers: of the model.  estimate: a step's time, at the speed that the device has when the pass begins.
         before: the pass that was left at this instant.
         """
-        ranges = {(chunk.first_layer, chunk.last_layer or lane.model_layers) for chunk in chunks}
+        ranges = {(chunk.first_layer, chunk.last_layer or layers) for chunk in chunks}
         if len(ranges) > 1:
             raise PolicyError(f"a batch to be left between layers mixes the layer ranges {sorted(ranges)}; give one")
-        self._lane, self._share, self.ids = lane, share, ids
+        self._layers, self._share, self.ids = layers, share, ids
         self._chunks = chunks
-        self._estimate = lane.estimate  # at the speed that the device has when it begins
+        self._estimate = estimate
         ((self.layer, self.last),) = ranges
         self.duration = duration
         self.origin, self.spent = self.layer, -swapping
@@ -56,7 +53,7 @@ class LayerPass:
 
     def until(self, layer: int) -> int:
         """Picoseconds from the pass's start until its chunks have passed the layers before `layer`."""
-        last = 0 if self.origin == 0 and layer == self._lane.model_layers else layer
+        last = 0 if self.origin == 0 and layer == self._layers else layer
         origin = self.origin
         chunks = tuple([made(Chunk, (tokens, context, origin, last)) for tokens, context, *_ in self._chunks])
         piece: Piece = self._estimate(made(StepShape, (0, chunks, self._share)))

@@ -6,13 +6,8 @@ changes, and the closed form goes on with scaled coefficients: fast path and ref
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from poise.core.estimate import Estimator, Piece, StepShape
 from poise.core.units import NEVER
-
-if TYPE_CHECKING:
-    from poise.core.engine.replica import Replica
 
 
 class Slow:
@@ -44,18 +39,6 @@ class Slowdown:
         self.since = since
         self.until = NEVER
         self.factor = factor
-
-
-def slow(replica: Replica, factor: float, now: int, passed: bool) -> None:
-    """Steps of a replica that begin from now on take `factor` times as long as they would; 1: as long as usual."""
-    busy = replica.busy(now)
-    if replica.spells and replica.spells[-1].until == NEVER:
-        replica.spells[-1].until = busy
-    if factor != 1:
-        replica.spells.append(Slowdown(busy, factor))
-    replica.slowed = factor
-    replica.retime()
-    replica.look_again(now, passed)
 
 
 def excess(spells: list[Slowdown], since: int, until: int) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 MEANING: Final = {
-    "gateway": "held at the gateway: the router said so, or others of its group were held first",
+    "gateway": "held at the gateway: the router decided so, or others of its group were held first",
     "no_replica": "held because no replica could take it: starting, draining or gone",
     "retry": "rejected, until its client tried again",
     "lost": "lost with a replica, and recomputed",

@@ -26,7 +26,7 @@ COUNTED = ("requests", *REPORTED)
 class LogEntry(NamedTuple):
     """One event, at `at` (picoseconds) and at `replica` (-1: the gateway), and its details.
 
-    arrived, came_back: prompt_tokens, attempt.  asked: see `LogWriter`.  sent: to, decode, resume.
+    arrived, came_back: prompt_tokens, attempt.  decided: see `LogWriter`.  sent: to, decode, resume.
     refused, left: reason.  turned_down: reason, by the engine.
     queued: waiting (requests before it), tokens (of prompts before its own), running, produced, source (of its KV).
     admitted: computed (tokens that are there), need, ideal (that a cache which never evicts would have), swapped.
@@ -173,7 +173,7 @@ class LogWriter:
         age = cluster.now - measured if measured is not None and set(saw) & set(REPORTED) else None
         decision = self.router.route(request, cluster, chance)
         diary.note(
-            cluster.now, "asked", router=type(self.router).__name__, decision=decision, able=able, saw=saw, age=age,
+            cluster.now, "decided", router=type(self.router).__name__, decision=decision, able=able, saw=saw, age=age,
             stage=cluster.stage, gateway=self.gateway,
         )  # fmt: skip
         return decision

@@ -57,7 +57,7 @@ class Feed:
         self._turned = turned
         self._pages: dict[int, Page] = {}
         self._last: Json = {}
-        self._told = 0
+        self._sent = 0
         self._beat = 0
         self._next = 0
         self._closed = False
@@ -72,7 +72,7 @@ class Feed:
         if not self._pages:
             self._turned(True)
             self._last = self._state()
-            self._told, _ = self._decided(0, 0)
+            self._sent, _ = self._decided(0, 0)
             self._beat = 0
         key, page = self._next, Page(exchange)
         self._next += 1
@@ -109,14 +109,14 @@ class Feed:
             self._turned(False)
 
     def _decisions(self) -> bytes:
-        last, rows = self._decided(self._told, BATCH)
-        left_out = last - self._told - len(rows)
-        self._told = last
+        last, rows = self._decided(self._sent, BATCH)
+        left_out = last - self._sent - len(rows)
+        self._sent = last
         return event("decisions", {"rows": rows, "left_out": left_out}) if rows else b""
 
     def _all(self, page: Page) -> None:
         """The first event of a page: the whole state and the latest decisions."""
-        rows = [row for row in self._decided(0, FIRST)[1] if row["number"] <= self._told]  # newer ones come next
+        rows = [row for row in self._decided(0, FIRST)[1] if row["number"] <= self._sent]  # newer ones come next
         page.exchange.write(
             event("state", self._last) + event("decisions", {"rows": rows, "left_out": 0, "anew": True})
         )

@@ -43,7 +43,7 @@ FINDER = (
 DRAINED = '<p id="drained" class="bar" hidden></p>'
 
 
-def page(nonce: str, asks_token: bool = False) -> str:
+def page(nonce: str, needs_token: bool = False) -> str:
     """The page. nonce: what the content security policy lets run and style.  asks_token: ask for the token first."""
     parts = [
         section("Now", '<dl class="tiles" id="tiles"></dl>', anchor="now"),
@@ -55,7 +55,7 @@ def page(nonce: str, asks_token: bool = False) -> str:
         section("Recording", '<dl id="recording"></dl>', anchor="record"),
         section("Configuration", _configuration(), anchor="config"),
     ]
-    token = " data-token" if asks_token else ""
+    token = " data-token" if needs_token else ""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'

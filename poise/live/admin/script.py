@@ -33,11 +33,11 @@ SCRIPT: Final = r"""
   const share = v => (100 * v).toFixed(v && v < 0.1 ? 1 : 0) + " %";
   const limit = v => v === undefined || v === null ? "–" : v < 0 ? "> 80 s" : "≤ " + time(v);
   const sum = counts => Object.values(counts).reduce((a, b) => a + b, 0);
-  const said = (value, write) => value === undefined ? "unknown" : write(value);
+  const known = (value, write) => value === undefined ? "unknown" : write(value);
   const tenantName = name => name === "" ? "–" : name;
 
   // The state -------------------------------------------------------------------------------------------------------
-  let state = null, heard = 0, paused = false, later = [], token = sessionStorage.getItem("poise-token") || "";
+  let state = null, latest = 0, paused = false, later = [], token = sessionStorage.getItem("poise-token") || "";
   let total = 0, from = 0;
   const merge = (target, change) => {
     for (const name of Object.keys(change)) {
@@ -52,7 +52,7 @@ SCRIPT: Final = r"""
     return target;
   };
   const hear = (name, data) => {
-    heard = performance.now();
+    latest = performance.now();
     if (name === "state") { state = merge(Object.create(null), data); from = Date.now() - 1000 * state.at; }
     else if (name === "change" && state) merge(state, data);
     else if (name === "decisions") { decided(data); return; }
@@ -154,7 +154,7 @@ SCRIPT: Final = r"""
       put(tile.lastChild.lastChild, small);
     });
   };
-  // The last minute of each engine and tenant, as this page has seen it; nothing is asked for.
+  // The last minute of each engine and tenant, as this page has seen it; nothing is fetched.
   const MINUTE = 60, past = new Map();
   const remember = (key, value) => {
     const kept = past.get(key) || past.set(key, []).get(key);
@@ -230,7 +230,7 @@ SCRIPT: Final = r"""
         cell.className = doubt ? "doubt" : "";
       };
       const role = each.role === "mixed" ? "" : each.role + " · ";
-      const any = each.state === "starting" ? "not heard of yet" : "any model";
+      const any = each.state === "starting" ? "not reached yet" : "any model";
       named(cells[0], each.name, role + (each.models.join(", ") || any));
       const trial = each.circuit && each.state !== "ejected" ? ", " + each.circuit : "";
       const since = each.down_at === undefined ? "" : " since " + time(state.at - each.down_at);
@@ -244,7 +244,7 @@ SCRIPT: Final = r"""
       filled(cells[6], each.kv_used, doubt);
       cells[6].className = doubt ? "doubt" : "";
       const kv = each.kv_events, trouble = kv ? Object.entries(kv.counts).map(([word, n]) => `${n} ${word}`) : [];
-      named(cells[7], said(each.hit_rate, share), kv ? ["KV events " + kv.state, ...trouble].join(", ") : "");
+      named(cells[7], known(each.hit_rate, share), kv ? ["KV events " + kv.state, ...trouble].join(", ") : "");
       put(cells[8], short(each.sent));
       const failed = sum(each.failures);
       put(cells[9], failed ? `${short(failed)} (${Object.keys(each.failures).join(", ")})` : "0");
@@ -280,8 +280,8 @@ SCRIPT: Final = r"""
     if (verb === "drain" && !confirm(`Send ${name} no more requests? It ends what it has.`)) return;
     try {
       const answer = await ask(`${verb}/${encodeURIComponent(name)}`, {method: "POST"});
-      const told = await answer.json();
-      put(at("change"), answer.ok ? `${name}: ${told.state}` : `${name}: ${told.error.message}`);
+      const reply = await answer.json();
+      put(at("change"), answer.ok ? `${name}: ${reply.state}` : `${name}: ${reply.error.message}`);
     } catch { put(at("change"), `${name}: the gateway does not answer`); }
   };
   const who = () => {
@@ -289,17 +289,17 @@ SCRIPT: Final = r"""
     const keys = Object.keys(all).sort((a, b) => all[b].held - all[a].held || all[b].requests - all[a].requests);
     rows(at("tenants"), keys, 12, (cells, key) => {
       const each = all[key];
-      const told = [
+      const texts = [
         tenantName(key), short(each.open), short(each.held), null,
         each.oldest_wait_s === undefined ? "–" : time(each.oldest_wait_s),
         short(each.requests), big(each.prompt), big(each.output), share(each.share),
         short(each.limited), short(each.failed), short(each.left),
       ];
-      told.forEach((text, n) => { if (text !== null) put(cells[n], text); });
+      texts.forEach((text, n) => { if (text !== null) put(cells[n], text); });
       remember("tenant " + key, each.held);
       spark(cells[3], "tenant " + key, "Held");
       cells[3].className = "w";
-      [9, 10].forEach(n => { cells[n].className = told[n] === "0" ? "" : "doubt"; });
+      [9, 10].forEach(n => { cells[n].className = texts[n] === "0" ? "" : "doubt"; });
     });
     at("who").hidden = !keys.length;
   };
@@ -378,8 +378,8 @@ SCRIPT: Final = r"""
     chart.dataset.drawn = stamp;
     chart.setAttribute("viewBox", `0 0 ${W} ${H}`);
     chart.replaceChildren();
-    const told = legend.map(pair => pair.join(" ")).join(", ");
-    chart.setAttribute("aria-label", `${chart.previousElementSibling.previousElementSibling.textContent}: ${told}`);
+    const text = legend.map(pair => pair.join(" ")).join(", ");
+    chart.setAttribute("aria-label", `${chart.previousElementSibling.previousElementSibling.textContent}: ${text}`);
     const steps = 30, step = (W - LEFT - RIGHT) / steps, whole = chart.dataset.scale === "number";
     const up = scale(known, log && known.length > 0, whole);
     for (const tick of up.ticks) {
@@ -581,7 +581,7 @@ SCRIPT: Final = r"""
     forever();
   });
   setInterval(() => {
-    const silent = (performance.now() - heard) / 1000;
+    const silent = (performance.now() - latest) / 1000;
     if (state && silent > STALE && at("link").className !== "lost") {
       at("all").classList.add("old");
       tell(`No news for ${Math.round(silent)} s; what is shown is old`);

@@ -22,7 +22,7 @@ from poise.live.telemetry.health import Circuit
 
 TENANTS: Final = 50
 """Tenants shown, those with the most requests; the others are summed up."""
-TELL: Final = 0.95
+KNOWN_SHARE: Final = 0.95
 """Least share of an engine's prompt tokens with reported cached tokens, for the hit rate to be taken from answers."""
 MINUTE: Final = 60.0
 
@@ -181,7 +181,7 @@ def _hit_rate(gateway: Gateway, engine: Engine) -> float | None:
     None where neither covers all requests: the few answers that report it may differ from the rest.
     """
     row = gateway.stats.engines.get(engine.name)
-    if row is not None and row.known_prompt >= TELL * row.prompt > 0:
+    if row is not None and row.known_prompt >= KNOWN_SHARE * row.prompt > 0:
         return row.cached / row.known_prompt
     visit = gateway.prober.visits.get(engine.slot)
     counters = visit.reading.counters if visit is not None and visit.reading is not None else {}

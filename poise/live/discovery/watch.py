@@ -12,13 +12,13 @@ from poise.live.discovery.engines import Diff, EngineFile, EngineName
 
 log = logging.getLogger("poise.gateway")
 
-Told = Callable[[Diff], None]
+OnChange = Callable[[Diff], None]
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 """From a name and port to addresses; raises OSError where there are none."""
 
 
-async def watch_file(file: EngineFile, told: Told, period_s: float = 2.0) -> None:
-    """Poll `file` until cancelled; `told` is called with every real change."""
+async def watch_file(file: EngineFile, on_change: OnChange, period_s: float = 2.0) -> None:
+    """Poll `file` until cancelled; `on_change` is called with every real change."""
     problem = ""
     while True:
         await asyncio.sleep(period_s)
@@ -28,23 +28,23 @@ async def watch_file(file: EngineFile, told: Told, period_s: float = 2.0) -> Non
             if problem:
                 log.error("a watched file is not taken: %s", problem)
         if found != Diff():
-            told(found)
+            on_change(found)
 
 
 async def watch_name(
-    name: EngineName, host: str, port: int, told: Told, period_s: float = 10.0, resolve: Resolve | None = None
+    name: EngineName, host: str, port: int, on_change: OnChange, period_s: float = 10.0, resolve: Resolve | None = None
 ) -> None:
     """Resolve `host` at once and then every `period_s`, until cancelled."""
-    ask = resolve or addresses
+    lookup = resolve or addresses
     while True:
         problem, found = "", list[str]()
         try:
-            found = await ask(host, port)
+            found = await lookup(host, port)
         except OSError as error:
             problem = f"{host} has no address: {error.strerror or error}"
         change = name.resolved(found, problem, clock.now())
         if change != Diff():
-            told(change)
+            on_change(change)
         await asyncio.sleep(period_s)
 
 

@@ -47,8 +47,8 @@ class Driver:
     """
 
     __slots__ = (
-        "_aborts", "_again", "_began_at", "_busy", "_last_at", "_queued", "_stepped_at", "_token_at", "_told", "lane",
-        "left", "listeners", "next_at", "now", "preemptions", "replica", "watch",
+        "_aborts", "_again", "_began_at", "_busy", "_delivered", "_last_at", "_queued", "_stepped_at", "_token_at",
+        "lane", "left", "listeners", "next_at", "now", "preemptions", "replica", "watch",
     )  # fmt: skip
 
     def __init__(
@@ -72,8 +72,8 @@ class Driver:
         self._busy = False
         self._stepped_at = -1
         self._last_at = now
-        self._began_at = -1  # of the hold that `_told` counts in
-        self._told = 0  # steps of the hold whose tokens were delivered
+        self._began_at = -1  # of the hold that `_delivered` counts in
+        self._delivered = 0  # steps of the hold whose tokens were delivered
         self._token_at = NEVER
 
     def add(self, sequence: Sequence, listener: Listener, now: int) -> None:
@@ -130,7 +130,7 @@ class Driver:
             if self._queued:
                 self._admit(at)
             for code, sequence in outcomes:
-                self._tell(code, sequence, at)
+                self._notify(code, sequence, at)
             for request in list(self._again):
                 if self._again[request][0].phase in (Phase.DECODE, Phase.ENDED):
                     self._catch_up(request, at)
@@ -141,7 +141,7 @@ class Driver:
 
     def _deliver(self, at: int) -> None:
         """One token for each member of the batch."""
-        self._told += 1
+        self._delivered += 1
         listeners = self.listeners
         members = self.lane.group.members
         if self.watch is not None:
@@ -160,7 +160,7 @@ class Driver:
             if listener is not None:
                 listener.admitted(at)
 
-    def _tell(self, code: int, sequence: Sequence, at: int) -> None:
+    def _notify(self, code: int, sequence: Sequence, at: int) -> None:
         listener = self.listeners.get(sequence.id)
         if code == PREEMPTED:
             self.preemptions += 1
@@ -206,9 +206,9 @@ class Driver:
         self._token_at = NEVER
         if lane.steps and lane.decoded:
             if lane.began_at != self._began_at:
-                self._began_at, self._told = lane.began_at, 0
-            if self._told < lane.steps:
-                self._token_at = lane.began_at + span(lane.first, lane.growth, self._told + 1)
+                self._began_at, self._delivered = lane.began_at, 0
+            if self._delivered < lane.steps:
+                self._token_at = lane.began_at + span(lane.first, lane.growth, self._delivered + 1)
                 if self._token_at < at:
                     at = self._token_at
         self.next_at = at

@@ -77,7 +77,7 @@ class Core:
         )  # fmt: skip
         sequence = Sequence(request, ask.speech.tokens, output_id=0 if ids else -1)
         if ask.keep_s:
-            self._keep.asked[request.id] = ask.keep_s * SECOND
+            self._keep.hinted[request.id] = ask.keep_s * SECOND
         details = self.plan.options.enable_prompt_tokens_details
         reply = kind(ask, exchange, sequence, self.metrics, name, int(time.time()), details)
         if self.ledger is not None:
@@ -123,7 +123,7 @@ class Core:
             await self.publisher.stop()
 
     def _left(self, sequence: Sequence) -> None:
-        self._keep.asked.pop(sequence.id, None)
+        self._keep.hinted.pop(sequence.id, None)
         if self.ledger is not None:
             self.ledger.release(sequence.request.ids)
 

@@ -47,12 +47,12 @@ class KeepOutputs(Cache):
     vLLM does so whenever a decode fills a block; between steps of a held batch there is no lookup, so the end is early
     enough for all but prompts that repeat an answer still being made. This is mechanism in the place of a policy: it is
     called at the one moment when the output is complete and its blocks are still there.
-    asked: picoseconds for which the KV of requests shall stay, by id, of those with a retention hint.
+    hinted: picoseconds for which the KV of requests shall stay, by id, of those with a retention hint.
     """
 
     def __init__(self) -> None:
         self.replica: Replica | None = None
-        self.asked: dict[int, int] = {}
+        self.hinted: dict[int, int] = {}
 
     def gives_way(self, request: RequestView) -> int:
         """The session that began last first, so that pins never block the oldest."""
@@ -68,4 +68,4 @@ class KeepOutputs(Cache):
             pool.explicit += private  # counted as in use while blocks change hands
             pool.register(running)
             pool.explicit -= pool.private(running)
-        return self.asked.get(request.id, 0)
+        return self.hinted.get(request.id, 0)

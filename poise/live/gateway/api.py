@@ -38,7 +38,7 @@ LONG: Final = 200
 ANSWERS: Final = 100_000
 """Most responses whose engine is remembered."""
 RESPONSE: Final = re.compile(rb'"id":\s*"(resp_[\w-]{1,128})"')
-NOBODY: Final = Tenant(-1, "", min_priority=-(1 << 31))
+ANONYMOUS: Final = Tenant(-1, "", min_priority=-(1 << 31))
 KEYS: Final = (b"authorization", b"x-api-key")
 """Headers with a tenant's key, which is for the gateway alone."""
 CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
@@ -177,14 +177,14 @@ class Api:
                 return
             parsed.priority = least
             exchange.rewrite(body)
-        if self._exact is not None and self._ask_tokens(exchange, parsed, model, lora, tenant):
+        if self._exact is not None and self._request_tokens(exchange, parsed, model, lora, tenant):
             return
         salt = parsed.salt if lora < 0 else f"{parsed.salt}\0{parsed.model}"  # adapters share no cache
         ids, ends = ((), ()) if self._exact else self.pieces.identity(parsed.text, salt, parsed.token_ids)
         prompt = max(parsed.prompt_tokens(self.pieces.bytes_per_token), ends[-1] if ends else 1)
         self._send(exchange, parsed, model, lora, tenant, Identity(prompt, ids, ends))
 
-    def _ask_tokens(self, exchange: Exchange, parsed: ParsedRequest, model: int, lora: int, tenant: Tenant) -> bool:
+    def _request_tokens(self, exchange: Exchange, parsed: ParsedRequest, model: int, lora: int, tenant: Tenant) -> bool:
         """Have a thread tokenize the prompt; False if too many requests wait for that."""
         assert self._exact is not None
         left: list[bool] = []
@@ -229,7 +229,7 @@ class Api:
         )
         proxied = self.proxied_requests[type(exchange)](self.world, exchange, view, parsed.stream, tenant.name)
         if parsed.kind == "responses":
-            proxied.told = self._remember
+            proxied.on_first_data = self._remember
         self.world.arrive(proxied)
 
     def _session(self, exchange: Exchange, parsed: ParsedRequest) -> int:
@@ -265,7 +265,7 @@ class Api:
 
     def _who(self, header: Callable[[bytes], bytes | None]) -> Tenant | BadRequest:
         if self._tenants is None:
-            return NOBODY
+            return ANONYMOUS
         key = header(b"authorization") or header(b"x-api-key")
         return self._tenants.who(key, header(self._tenant_header) if self._tenant_header else None)
 
@@ -279,7 +279,7 @@ class Api:
         if given is None or not given.isdigit() or len(given) >= 10:
             return own
         instant = int(given) * 10**9
-        if tenant is NOBODY:
+        if tenant is ANONYMOUS:
             return instant
         soonest = tenant.min_ttft_ms * 10**9 or own
         return max(instant, soonest) if soonest else 0
@@ -320,7 +320,7 @@ class Api:
     def _stranger(self, exchange: Exchange) -> BadRequest | None:
         """The error for a client without a valid key, where tenants have keys: it may not read names and metrics."""
         keyed = self._tenants is not None and self._tenants.keyed
-        tenant = self._who(exchange.header) if keyed else NOBODY
+        tenant = self._who(exchange.header) if keyed else ANONYMOUS
         return tenant if isinstance(tenant, BadRequest) else None
 
     def _models(self, exchange: Exchange) -> None:

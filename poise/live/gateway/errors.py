@@ -12,7 +12,7 @@ import msgspec
 from poise.live.http.refuse import error_body
 
 _UNREACHED: Final = "no engine could be reached"
-_SAID: Final[dict[str, str]] = {
+_MESSAGES: Final[dict[str, str]] = {
     "refused": _UNREACHED,
     "dns": _UNREACHED,
     "timeout": "the engine did not answer in time",
@@ -23,7 +23,7 @@ RESPONSES: Final = "/v1/responses"
 
 def in_words(kind: str) -> str:
     """The client's name for a failure of this kind (as in `Failure`)."""
-    return _SAID.get(kind, "the engine broke off before its answer was complete")
+    return _MESSAGES.get(kind, "the engine broke off before its answer was complete")
 
 
 def error_event(path: str, status: int, message: str, events: int) -> bytes:

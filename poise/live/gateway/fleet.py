@@ -88,10 +88,10 @@ class Engine:
         kept = [each for each in headers if each[0] not in (b"authorization", b"x-api-key")]
         return [*kept, (b"authorization", b"Bearer " + self.at.api_key.encode())]
 
-    def post(self, exchange: Exchange, body: bytes, heard: ResponseHandler, fresh: bool = False) -> Call:
-        """Send a client's request with this body; `heard` receives the answer.  fresh: on a new connection."""
+    def post(self, exchange: Exchange, body: bytes, handler: ResponseHandler, fresh: bool = False) -> Call:
+        """Send a client's request with this body; `handler` receives the answer.  fresh: on a new connection."""
         target, headers = self.target(exchange.target), self.headers(exchange.headers)
-        return self.pool.send(exchange.method.encode(), target, headers, body, heard, fresh)
+        return self.pool.send(exchange.method.encode(), target, headers, body, handler, fresh)
 
     def well(self, sent_at: int) -> None:
         """It answered."""

@@ -134,7 +134,7 @@ class Gateway:
             return False
         self.named |= policies
         self.stats.ask_hits()
-        self.prober.tell_again()
+        self.prober.report_again()
         if self.recorder is not None:
             self.recorder.cut(world.clock())
         return True

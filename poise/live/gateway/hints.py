@@ -18,7 +18,7 @@ from poise.core.action import ALL
 from poise.core.errors import PolicyError
 from poise.core.estimate import Chunk
 from poise.core.policy import Cache
-from poise.core.request import UNTOLD, RequestView
+from poise.core.request import UNKNOWN_TOOL, RequestView
 from poise.core.request import Sequence as Running
 from poise.core.units import SECOND, ps
 from poise.core.view import LaneView
@@ -107,7 +107,7 @@ class Hint:
 
     def __init__(self, hints: Hints, request: RequestView, chat: bool) -> None:
         self._hints = hints
-        self._running = Running(request, max(request.max_tokens, 1), tool=UNTOLD)
+        self._running = Running(request, max(request.max_tokens, 1), tool=UNKNOWN_TOOL)
         self._called = Called() if chat else None
         self._keep = -1  # not decided yet
         self._rate = 0.0
@@ -130,7 +130,7 @@ class Hint:
         if self._keep >= 0:
             running = self._running
             running.produced = tokens
-            running.tool = UNTOLD if self._called is None else self._called.tool(self._hints.tools)
+            running.tool = UNKNOWN_TOOL if self._called is None else self._called.tool(self._hints.tools)
             self._hints.ask(running, self._rate)
 
 

@@ -116,7 +116,7 @@ class EngineProber:
         """Called periodically: ends the pauses that are over."""
         self._act(self.health.tick(self._world.clock()))
 
-    def tell_again(self) -> None:
+    def report_again(self) -> None:
         """Publish each engine's last reading again, for policies that read other columns than those before."""
         world = self._world
         for slot, visit in self.visits.items():
@@ -132,14 +132,14 @@ class EngineProber:
 
     # Probes ----------------------------------------------------------------------------------------------------------
 
-    def _poll(self, visit: Probe, target: bytes, told: Any) -> Poll:
+    def _poll(self, visit: Probe, target: bytes, on_answer: Any) -> Poll:
         """Probe a page of an engine from now on."""
         engine = visit.engine
 
-        def hear(asked_at: int, answer: PollResult | Failure) -> None:
+        def hear(sent_at: int, answer: PollResult | Failure) -> None:
             if isinstance(answer, PollResult):
                 visit.failed = 0
-                told(visit, asked_at, answer)
+                on_answer(visit, sent_at, answer)
             else:
                 self._unanswered(visit, answer)
 
@@ -163,7 +163,7 @@ class EngineProber:
             visit.looks.stop()
         visit.models = self._poll(visit, b"/v1/models", self._models)
 
-    def _models(self, visit: Probe, asked_at: int, answer: PollResult) -> None:
+    def _models(self, visit: Probe, sent_at: int, answer: PollResult) -> None:
         """A probe of the engine's models. It joins after one probe of its metrics."""
         if answer.status >= 500:
             return
@@ -178,7 +178,7 @@ class EngineProber:
             visit.models.stop()
         visit.looks = self._poll(visit, b"/metrics", self._looked)
 
-    def _looked(self, visit: Probe, asked_at: int, answer: PollResult) -> None:
+    def _looked(self, visit: Probe, sent_at: int, answer: PollResult) -> None:
         """A probe of the engine's metrics, which it may not have: any answer shows that it is alive."""
         engine, world = visit.engine, self._world
         reading = read(answer.body) if answer.status == 200 else None
@@ -192,7 +192,7 @@ class EngineProber:
             result = Outcome.OK if answer.status < 500 else Outcome.ERROR
             self._act(self.health.checked(engine.slot, result, world.clock()))
         if isinstance(reading, Reading):
-            world.turn(Measured(world.clock(), asked_at, engine.slot, reading.columns))
+            world.turn(Measured(world.clock(), sent_at, engine.slot, reading.columns))
 
     def _spec(self, visit: Probe) -> ReplicaSpec:
         at, reading, names = visit.engine.at, visit.reading, visit.engine.models

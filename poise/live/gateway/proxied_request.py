@@ -35,8 +35,8 @@ class ProxiedRequest:
     """The request, its client's exchange and the call to its current engine; it receives the engine's answer.
 
     sent_at, first_at: picoseconds, -1 for not yet.  engine: the last one that it was sent to.
-    told: callback for the first bytes of the answer's body.  attempt: its duplicate at another engine, while both run.
-    hint: the KV retention hint sent to engines, None for none.
+    on_first_data: callback for the first bytes of the answer's body.
+    attempt: its duplicate at another engine, while both run.  hint: the KV retention hint sent to engines, or None.
     """
 
     __slots__ = (
@@ -54,11 +54,11 @@ class ProxiedRequest:
         "exchange",
         "first_at",
         "hint",
+        "on_first_data",
         "sent_at",
         "state",
         "stream",
         "tenant",
-        "told",
         "usage",
         "view",
     )  # fmt: skip
@@ -77,7 +77,7 @@ class ProxiedRequest:
         self.engine: Engine | None = None
         self.sent_at = self.first_at = -1
         self.usage = Usage(stream)
-        self.told: Callable[[ProxiedRequest, bytes], None] | None = None
+        self.on_first_data: Callable[[ProxiedRequest, bytes], None] | None = None
         self.attempt: HedgedAttempt | None = None
         self.hint: Hint | None = None
         self._head: tuple[int, Headers] | None = None
@@ -126,20 +126,20 @@ class ProxiedRequest:
             decode.sent += 1
             self._post(decode, body, self)
 
-    def _post(self, engine: Engine, body: bytes, heard: ResponseHandler) -> None:
+    def _post(self, engine: Engine, body: bytes, handler: ResponseHandler) -> None:
         """Send this, in place of what was sent before."""
         if self.call is not None:
             self.call.cancel()
         self.engine = engine
         self._head, self._error, self._gathered = None, b"", b""
-        self.call = self.post(engine, body, heard)
+        self.call = self.post(engine, body, handler)
         if not self._flowing:
             self.call.pause()
 
-    def post(self, engine: Engine, body: bytes, heard: ResponseHandler) -> Call:
+    def post(self, engine: Engine, body: bytes, handler: ResponseHandler) -> Call:
         """Send an engine this body, with its hint."""
         hinted = body if self.hint is None else self.hint.body(engine, body)
-        return engine.post(self.exchange, hinted, heard, self._fresh)
+        return engine.post(self.exchange, hinted, handler, self._fresh)
 
     def hedge(self, engine: Engine) -> None:
         """Send a duplicate to a second engine; the first byte of a good answer decides."""
@@ -180,7 +180,7 @@ class ProxiedRequest:
             self.call.cancel()
         self.engine, self.call, self._head, self._error = attempt.engine, attempt.call, attempt.head_of, attempt.error
         self._gathered = b""
-        self.call.heard = self
+        self.call.handler = self
         if not self._flowing:
             self.call.pause()
 
@@ -269,9 +269,9 @@ class ProxiedRequest:
 
     def _pass(self, data: bytes) -> None:
         """Pass a part of the answer on."""
-        if self.told is not None:
-            self.told(self, data)
-            self.told = None
+        if self.on_first_data is not None:
+            self.on_first_data(self, data)
+            self.on_first_data = None
         self.usage.see(data)
         if self.hint is not None:
             self.hint.see(data)

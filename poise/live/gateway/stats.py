@@ -25,11 +25,11 @@ _TIMES: Final = (
 _SUMS: Final = (
     ("prompt", "prompt_tokens", "Prompt tokens of answered requests"),
     ("output", "generation_tokens", "Output tokens passed on"),
-    ("cached", "prompt_tokens_cached", "Prompt tokens that engines said were cached"),
+    ("cached", "prompt_tokens_cached", "Prompt tokens that engines report as cached"),
 )
 _BELIEFS: Final = (
     ("predicted", "Prompt tokens believed cached at the engine chosen, of answers that tell what was"),
-    ("hit", "Prompt tokens that the engine said were cached, of the same answers"),
+    ("hit", "Prompt tokens that the engine reports as cached, of the same answers"),
     ("agreed", "The lesser of both, summed request by request"),
 )
 

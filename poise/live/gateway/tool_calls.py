@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from poise.core.request import NO_TOOL, UNTOLD
+from poise.core.request import NO_TOOL, UNKNOWN_TOOL
 
 _NAME: Final = re.compile(rb'"function":\s*\{\s*"name":\s*"([^"\\]{1,64})"')
 _FINISH: Final = re.compile(rb'"finish_reason":\s*"(\w{1,32})"')
@@ -24,10 +24,10 @@ class Tools:
         self._numbers: dict[bytes, int] = {}
 
     def number(self, name: bytes) -> int:
-        """The number of a name; `UNTOLD` for the empty one, and for new ones beyond `TOOLS`."""
+        """The number of a name; `UNKNOWN_TOOL` for the empty one, and for new ones beyond `TOOLS`."""
         if name and name not in self._numbers and len(self._numbers) < TOOLS:
             self._numbers[name] = len(self._numbers)
-        return self._numbers.get(name, UNTOLD)
+        return self._numbers.get(name, UNKNOWN_TOOL)
 
 
 class Called:
@@ -55,7 +55,7 @@ class Called:
         self._tail = seen[-_TAIL:]
 
     def tool(self, tools: Tools) -> int:
-        """Its number; `NO_TOOL` where the answer ended by itself, `UNTOLD` where it was cut short or has no reason."""
+        """Its number; `NO_TOOL` where the answer ended by itself, `UNKNOWN_TOOL` where it was cut or has no reason."""
         if self.finish == b"tool_calls":
             return tools.number(self.name)
-        return NO_TOOL if self.finish == b"stop" else UNTOLD
+        return NO_TOOL if self.finish == b"stop" else UNKNOWN_TOOL

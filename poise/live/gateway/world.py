@@ -129,7 +129,7 @@ class World:
         elif kind is Hedge:
             self._hedge(action)  # type: ignore[arg-type]
         elif kind is Scale:
-            self._say(action)  # type: ignore[arg-type]
+            self._log_scale(action)  # type: ignore[arg-type]
 
     def begin(self) -> None:
         """Call the scaler, if there is one, at each multiple of its period from now on."""
@@ -137,7 +137,7 @@ class World:
         if scaling is not None:
             self._wake((self.clock() // scaling.beat + 1) * scaling.beat)
 
-    def _say(self, action: Scale) -> None:
+    def _log_scale(self, action: Scale) -> None:
         """No action: external autoscalers read the metric `poise_desired_replicas`; a gateway starts no engine."""
         scaling = self.control.scaling
         assert scaling is not None

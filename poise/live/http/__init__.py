@@ -1,7 +1,7 @@
 """HTTP/1.1 over sockets: a server that hands over whole requests, and pools of connections to engines.
 
 server     Server, Exchange (exchange.py), Limits (limits.py), bodies of errors (refuse.py)
-client     Pool, Call, Address, Heard, Failure (call.py), PoolLimits (limits.py)
+client     Pool, Call, Address, ResponseHandler, Failure (call.py), PoolLimits (limits.py)
 pure       request.py and reply.py (bytes in, messages out), header.py (heads out), sweep.py (what is overdue)
 sockets    connection.py (of a client), upstream.py (to an engine), loop.py (uvloop where present)
 

@@ -70,10 +70,10 @@ class Call:
     answered: something of its answer arrived.  over: it has ended, failed or was cancelled.
     """
 
-    __slots__ = ("answered", "heard", "opening", "over", "paused", "upstream")
+    __slots__ = ("answered", "handler", "opening", "over", "paused", "upstream")
 
-    def __init__(self, heard: ResponseHandler) -> None:
-        self.heard = heard
+    def __init__(self, handler: ResponseHandler) -> None:
+        self.handler = handler
         self.answered = False
         self.over = False
         self.paused = False
@@ -105,10 +105,10 @@ class Call:
 
     def finish(self) -> ResponseHandler:
         """End the call: drop the reference to its sender, which often holds the call, and return it to be notified."""
-        heard, self.heard = self.heard, NOBODY
+        handler, self.handler = self.handler, DISCARD
         self.over = True
         self.upstream = self.opening = None
-        return heard
+        return handler
 
     def fail(self, kind: Kind, reason: str) -> None:
         """Report the failure to the sender, unless the call is over."""
@@ -116,7 +116,7 @@ class Call:
         self.finish().failed(Failure(kind, reason, self.answered, sent))
 
 
-class _Nobody:
+class _Discard:
     """The sender of a call that is over; ignores everything."""
 
     def head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None: ...
@@ -128,4 +128,4 @@ class _Nobody:
     def failed(self, why: Failure) -> None: ...
 
 
-NOBODY: ResponseHandler = _Nobody()
+DISCARD: ResponseHandler = _Discard()

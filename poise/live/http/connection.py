@@ -6,23 +6,60 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, Protocol, cast
 
 from poise.live.clock import now
 from poise.live.http.again import RepeatedHeads
+from poise.live.http.bodies import Bodies
 from poise.live.http.exchange import Exchange
 from poise.live.http.header import CONTINUE, reply_head
+from poise.live.http.limits import Limits
 from poise.live.http.refuse import Refusal
 from poise.live.http.request import HEAD, IDLE, RequestReader
 from poise.live.http.sweep import Deadline
-
-if TYPE_CHECKING:
-    from poise.live.http.server import Server
 
 FULL: Final = Refusal(503, "connections", "too many connections")
 DOWN: Final = Refusal(503, "draining", "the server is going down; ask another one", ((b"retry-after", b"1"),))
 SLOW_HEAD: Final = Refusal(408, "head_timeout", "the head did not come in time")
 SLOW_BODY: Final = Refusal(408, "body_timeout", "the body came too slowly")
+
+
+class Owner(Protocol):
+    """Owns the connections of clients, as a `Server` does.
+
+    bodies: buffered bytes of requests' bodies.  open: requests in progress.
+    """
+
+    limits: Limits
+    bodies: Bodies
+    open: int
+
+    @property
+    def handler(self) -> Callable[[Exchange], None]:
+        """Called with each request."""
+        ...
+
+    @property
+    def refused(self) -> Callable[[int, str], bytes]:
+        """Makes the body of an error from its status and reason."""
+        ...
+
+    def join(self, connection: Connection) -> bool:
+        """A client connects; False if it is one too many."""
+        ...
+
+    def leave(self, connection: Connection) -> None:
+        """A client has disconnected."""
+
+    def lend(self) -> RequestReader:
+        """A reader for a new request."""
+        ...
+
+    def take_back(self, reader: RequestReader) -> None:
+        """Return a reader whose requests are complete."""
+
+    def count(self, cause: str) -> None:
+        """A client was refused."""
 
 
 class Connection(Deadline, asyncio.Protocol):
@@ -47,7 +84,7 @@ class Connection(Deadline, asyncio.Protocol):
         "closing",
     )
 
-    def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, server: Owner, loop: asyncio.AbstractEventLoop) -> None:
         self._server = server
         self._loop = loop
         self._memory = RepeatedHeads()

@@ -27,7 +27,7 @@ HOP = frozenset(
 OURS = HOP | {b"content-length"}
 """Headers of an answer that this module writes itself."""
 
-ASKED = OURS | {b"expect", b"host"}
+OURS_IN_REQUEST = OURS | {b"expect", b"host"}
 """Headers of a request that this module writes itself, or that are already answered."""
 
 STATUS = {status: b"HTTP/1.1 %d " % status for status in range(100, 1000)}
@@ -57,7 +57,7 @@ def request_head(method: bytes, target: bytes, host: bytes, headers: Headers, le
 
     Raises ValueError where the target, a name or a value contains a line end.
     """
-    ours = _and_named(ASKED, headers)
+    ours = _and_named(OURS_IN_REQUEST, headers)
     lines = [b"%b %b HTTP/1.1\r\nhost: %b" % (method, target, host)]
     lines += [b": ".join(pair) for pair in headers if pair[0] not in ours]
     if length or method not in EMPTY:

@@ -58,17 +58,17 @@ class Pool:
         target: bytes,
         headers: Sequence[tuple[bytes, bytes]],
         body: bytes,
-        heard: ResponseHandler,
+        handler: ResponseHandler,
         fresh: bool = False,
     ) -> Call:
         """Send a request; header names are lower-case; host, length and hop-by-hop headers are written here.
 
         fresh: on a new connection, since a kept one was closed under this request.
-        `heard` gets the answer later, never before this returns. Raises ValueError for a header that contains a line
+        `handler` gets the answer later, never before this returns. Raises ValueError for a header that contains a line
         end.
         """
         request = (request_head(method, target, self._host, headers, len(body)), body)
-        call = Call(heard)
+        call = Call(handler)
         idle = self._idle
         while idle and not fresh:
             upstream = idle.pop()

@@ -31,14 +31,14 @@ class Keeper(Protocol):
 class Upstream(Deadline, asyncio.Protocol):
     """Carries one request at a time. Bytes from the engine outside an answer close the connection."""
 
-    __slots__ = ("_call", "_given_up", "_kept", "_pool", "_reader", "_told", "_transport")
+    __slots__ = ("_call", "_given_up", "_head_passed", "_kept", "_pool", "_reader", "_transport")
 
     def __init__(self, pool: Keeper) -> None:
         self._pool = pool
         self._reader = ReplyReader(pool.limits.header_bytes)
         super().__init__()
         self._call: Call | None = None
-        self._told = False
+        self._head_passed = False
         self._kept = False
         self._given_up = False
 
@@ -50,7 +50,7 @@ class Upstream(Deadline, asyncio.Protocol):
     def begin(self, call: Call, method: bytes, request: tuple[bytes, bytes]) -> None:
         """Send a request, which is a head and a body."""
         self._call = call
-        self._told = False
+        self._head_passed = False
         self.since = 0
         self._reader.begin(method)
         call.upstream = self
@@ -123,12 +123,12 @@ class Upstream(Deadline, asyncio.Protocol):
         body = reader.feed(data)
         call.answered = True
         self.since = 0
-        if not self._told and reader.state != HEAD and reader.state != GARBAGE:
-            self._told = True
+        if not self._head_passed and reader.state != HEAD and reader.state != GARBAGE:
+            self._head_passed = True
             headers, reader.headers = end_to_end(reader.headers), []
-            call.heard.head(reader.status, headers)
+            call.handler.head(reader.status, headers)
         if body and self._call is call:
-            call.heard.data(body)
+            call.handler.data(body)
         if reader.state != BODY and self._call is call:
             if reader.state == DONE:
                 self._done(call)
@@ -160,7 +160,7 @@ class Upstream(Deadline, asyncio.Protocol):
     def _done(self, call: Call) -> None:
         """The answer is complete: keep the connection if it can be reused, then notify the sender."""
         self._call = None
-        heard = call.finish()
+        handler = call.finish()
         self.since = 0
         if call.paused:
             self.resume()
@@ -168,4 +168,4 @@ class Upstream(Deadline, asyncio.Protocol):
         transport = self._transport
         if not self._reader.reusable or transport.get_write_buffer_size() or not self._pool.keep(self):
             transport.abort()
-        heard.end()
+        handler.end()

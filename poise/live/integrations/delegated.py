@@ -64,7 +64,7 @@ class DelegatedRequest:
 
     def completed(self) -> None:
         """A replica has finished or refused it."""
-        if self.passage.proxied is not None and self.passage.proxied.heard:
+        if self.passage.proxied is not None and self.passage.proxied.answering:
             self.passage.proxied.passed()
         self.passage.over()
 
@@ -137,7 +137,7 @@ class Replicas:
         return handed
 
 
-def asked_of(arguments: Iterable[Any], model: str) -> dict[str, Any]:
+def body_of(arguments: Iterable[Any], model: str) -> dict[str, Any]:
     """The OpenAI body that a call's arguments stand for; a call that shows no text is one of an empty prompt.
 
     Read are the first argument with `messages` or a `prompt`, as attributes (Ray Serve LLM's requests) or keys, and

@@ -105,7 +105,7 @@ class ExtProcRequest(Exchange):
         self, status: int, body: bytes, content_type: bytes = b"application/json", headers: Headers = ()
     ) -> None:
         """Answer by Poise itself; an engine's answer is already on its way."""
-        if self.proxied is None or not self.proxied.heard:
+        if self.proxied is None or not self.proxied.answering:
             self.proxy.refuse(status, [(b"content-type", content_type), *headers], body)
 
     def cut(self) -> None:
@@ -126,7 +126,7 @@ class Picked(ProxiedRequest):
     heard: an answer has begun, so no other engine can be picked.
     """
 
-    __slots__ = ("_prefill", "_subset", "heard", "passage")
+    __slots__ = ("_prefill", "_subset", "answering", "passage")
 
     gathers = False
 
@@ -134,7 +134,7 @@ class Picked(ProxiedRequest):
         assert isinstance(exchange, ExtProcRequest)
         super().__init__(world, exchange, view, stream, tenant)
         self.passage = exchange
-        self.heard = False
+        self.answering = False
         self._prefill: Engine | None = None
         exchange.proxied = self
         self._subset = None if exchange.reach is None else _subset(world)
@@ -180,9 +180,9 @@ class Picked(ProxiedRequest):
 
     def answered(self, status: int, headers: list[tuple[bytes, bytes]], served: str) -> None:
         """An answer begins, from the engine at the endpoint `served` ("": the proxy does not say)."""
-        if self.state == ENDED or self.heard:
+        if self.state == ENDED or self.answering:
             return
-        self.heard = True
+        self.answering = True
         self._head = status, headers
         if self.view.id not in self._world.control.flights:  # its engine was lost, and Control holds it
             self.state = HELD

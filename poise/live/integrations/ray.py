@@ -17,7 +17,7 @@ from poise.core.errors import UserError
 from poise.core.extras import install
 from poise.core.units import SECOND
 from poise.live.clock import now
-from poise.live.integrations.delegated import DelegatedRequest, Replicas, asked_of
+from poise.live.integrations.delegated import DelegatedRequest, Replicas, body_of
 
 try:
     from ray.serve.exceptions import BackPressureError
@@ -53,7 +53,7 @@ class ControlRouter(RequestRouter):  # type: ignore[misc]  # Ray has no types he
         pending_request.routing_context.should_backoff = True  # where none of them had room
         call, metadata = pending_request.metadata.internal_request_id, pending_request.metadata
         self._done(call)  # Ray asks again: no replica took it
-        body = asked_of((*pending_request.args, *pending_request.kwargs.values()), metadata.multiplexed_model_id or "*")
+        body = body_of((*pending_request.args, *pending_request.kwargs.values()), metadata.multiplexed_model_id or "*")
         decided = asyncio.Event()
         handed = self._handed[call] = self._choices.ask(body, decided.set)
 

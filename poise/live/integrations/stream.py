@@ -32,7 +32,7 @@ _ON: Final = v3.HeadersResponse()
 _HEADERS_ON: Final = v3.ProcessingResponse(request_headers=_ON).SerializeToString()
 _ANSWER_ON: Final = v3.ProcessingResponse(response_headers=_ON).SerializeToString()
 _BODY_ON: Final = v3.ProcessingResponse(response_body=v3.BodyResponse()).SerializeToString()
-_ASK_TRAILERS_ON: Final = v3.ProcessingResponse(request_trailers=v3.TrailersResponse()).SerializeToString()
+_REQUEST_TRAILERS_ON: Final = v3.ProcessingResponse(request_trailers=v3.TrailersResponse()).SerializeToString()
 _TRAILERS_ON: Final = v3.ProcessingResponse(response_trailers=v3.TrailersResponse()).SerializeToString()
 
 read_request: Final[Callable[[bytes], Any]] = v3.ProcessingRequest.FromString
@@ -47,9 +47,9 @@ class Stream:
     say: takes what is answered; None for the end, CUT for a broken one.
     """
 
-    def __init__(self, gateway: Gateway, say: Callable[[bytes | None], None]) -> None:
+    def __init__(self, gateway: Gateway, send: Callable[[bytes | None], None]) -> None:
         self._gateway = gateway
-        self._say = say
+        self._send = send
         self._mode = self._answer_mode = DUPLEX
         self._head: list[tuple[bytes, bytes]] = []
         self._subset: frozenset[str] | None = None
@@ -89,7 +89,7 @@ class Stream:
             self._size = -1
             self.refuse(refusal.status, refusal.headers, refusal.body)
         elif self._mode == BUFFERED:
-            self._say(_HEADERS_ON)
+            self._send(_HEADERS_ON)
         elif self._mode != DUPLEX:
             text = "set the filter's request_body_mode to FULL_DUPLEX_STREAMED or BUFFERED"
             log.error("Envoy does not show request bodies: %s", text)
@@ -127,7 +127,7 @@ class Stream:
         if self._passage is None:
             self._ask()
         else:
-            self._say(_ASK_TRAILERS_ON)
+            self._send(_REQUEST_TRAILERS_ON)
 
     def _ask(self) -> None:
         head = dict(self._head)
@@ -153,11 +153,11 @@ class Stream:
         else:
             response = v3.ProcessingResponse(request_body=v3.BodyResponse(response=common))
         response.dynamic_metadata.get_or_create_struct(NAMESPACE)[DESTINATION] = value
-        self._say(response.SerializeToString())
+        self._send(response.SerializeToString())
         if self._mode == DUPLEX and not self._at_headers:
             self._hand_back()
         if self._trailers:
-            self._say(_ASK_TRAILERS_ON)
+            self._send(_REQUEST_TRAILERS_ON)
         self._forget()
 
     def _hand_back(self) -> None:
@@ -165,19 +165,19 @@ class Stream:
         pieces = [body[start : start + CHUNK] for start in range(0, len(body), CHUNK)] or [b""]
         for number, piece in enumerate(pieces, 1):
             last = number == len(pieces) and not self._trailers
-            self._say(_piece("request_body", piece, last))
+            self._send(_piece("request_body", piece, last))
 
     def refuse(self, status: int, headers: Headers, body: bytes) -> None:
         """Have Envoy answer the client itself."""
         answer = v3.ImmediateResponse(body=body, details="poise")
         answer.status.code = status
         _set(answer.headers, [(b"content-type", b"application/json"), *headers])
-        self._say(v3.ProcessingResponse(immediate_response=answer).SerializeToString())
-        self._say(None)
+        self._send(v3.ProcessingResponse(immediate_response=answer).SerializeToString())
+        self._send(None)
 
     def cut(self) -> None:
         """Have Envoy break the answer off."""
-        self._say(CUT)
+        self._send(CUT)
 
     # The answer ------------------------------------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class Stream:
                 proxied.passed()
             elif self._answer_mode == NONE:
                 proxied.passes(b"")
-        self._say(_ANSWER_ON)
+        self._send(_ANSWER_ON)
 
     def _response_body(self, part: Any, message: Any) -> None:
         proxied = self._passage.proxied if self._passage is not None else None
@@ -200,12 +200,12 @@ class Stream:
             if part.end_of_stream:
                 proxied.passed()
         duplex = self._answer_mode == DUPLEX
-        self._say(_piece("response_body", part.body, part.end_of_stream) if duplex else _BODY_ON)
+        self._send(_piece("response_body", part.body, part.end_of_stream) if duplex else _BODY_ON)
 
     def _response_trailers(self, part: Any, message: Any) -> None:
         if self._passage is not None and self._passage.proxied is not None:
             self._passage.proxied.passed()
-        self._say(_TRAILERS_ON)
+        self._send(_TRAILERS_ON)
 
 
 def _pairs(headers: Any) -> list[tuple[bytes, bytes]]:

@@ -59,7 +59,7 @@ class Tenant(NamedTuple):
         return 0 if self.min_priority is None else self.min_priority - self.priority
 
 
-_NOBODY: Final = (bytes(32), None)
+_UNKNOWN: Final = (bytes(32), None)
 
 
 class Tenants:
@@ -130,7 +130,7 @@ class Tenants:
         if len(key) > LONGEST:
             return self._unknown("the API key is not known")
         digest = sha256(key).digest()
-        known, tenant = self._by_digest.get(digest, _NOBODY)
+        known, tenant = self._by_digest.get(digest, _UNKNOWN)
         if compare_digest(known, digest) and tenant is not None:
             return tenant
         return self._unknown("the API key is not known")

@@ -169,23 +169,23 @@ class Tokenising:
         self.most = most
         self.waiting = 0
 
-    def ask(self, kind: str, body: bytes, lora: str, heard: Callable[[Identity | None], None]) -> bool:
-        """Compute an identity and pass it to `heard` in the loop; False if too many wait already."""
+    def ask(self, kind: str, body: bytes, lora: str, then: Callable[[Identity | None], None]) -> bool:
+        """Compute an identity and pass it to `then` in the loop; False if too many wait already."""
         if self.waiting >= self.most:
             return False
         self.waiting += 1
 
         def done(future: Future[Identity | None]) -> None:
             if not future.cancelled():
-                self._loop.call_soon_threadsafe(self._heard, future, heard)
+                self._loop.call_soon_threadsafe(self._computed, future, then)
 
         self._thread.submit(self._exact.identity, kind, body, lora).add_done_callback(done)
         return True
 
-    def _heard(self, future: Future[Identity | None], heard: Callable[[Identity | None], None]) -> None:
+    def _computed(self, future: Future[Identity | None], then: Callable[[Identity | None], None]) -> None:
         self.waiting -= 1
         error = future.exception()
-        heard(None if error else future.result())
+        then(None if error else future.result())
         if error:
             raise error  # the event loop reports it; the request goes on without an identity
 

@@ -25,7 +25,7 @@ REMEMBERED: Final = 256
 class Sync(Enum):
     """How far an engine's events are followed."""
 
-    WAITING = "waiting"  # nothing was heard
+    WAITING = "waiting"  # no message yet
     REPLAYING = "replaying"  # missed messages are requested; those that arrive meanwhile are kept
     SYNCED = "synced"
 
@@ -47,8 +47,8 @@ class Feed:
     """
 
     __slots__ = (
-        "_asked", "_held", "_live", "_next", "_stamps", "_suspect", "_verify", "blocks", "can_replay", "counts", "sync",
-        "whole",
+        "_held", "_live", "_next", "_requested", "_stamps", "_suspect", "_verify", "blocks", "can_replay", "counts",
+        "sync", "whole",
     )  # fmt: skip
 
     def __init__(self, can_replay: bool) -> None:
@@ -65,7 +65,7 @@ class Feed:
         self._stamps: dict[int, int] = {}  # hashes of the last messages applied
         self._verify = False  # whether the next answer must be the last message applied
         self._suspect = False  # whether another process may publish now
-        self._asked = -1  # `_next` at the last replay request
+        self._requested = -1  # `_next` at the last replay request
         self._held: dict[int, bytes] = {}
 
     def start(self) -> list[Step]:
@@ -128,7 +128,7 @@ class Feed:
             if number < self._next:
                 continue
             if number > self._next:
-                if self._next > self._asked:
+                if self._next > self._requested:
                     self.counts["gaps"] += 1
                     self._held = {each: held for each, held in self._held.items() if each >= number}
                     return steps + self._ask(self._next)
@@ -194,7 +194,7 @@ class Feed:
     def _ask(self, following: int) -> list[Step]:
         """Request what follows message `following` − 1, and that one as proof."""
         self.sync = Sync.REPLAYING
-        self._asked = following
+        self._requested = following
         self._verify = following > 0
         return [ReplayRequest(max(0, following - 1))]
 

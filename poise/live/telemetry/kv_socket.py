@@ -35,7 +35,7 @@ class EventSource(NamedTuple):
     replay: str = ""
 
 
-Told = Callable[[int, Change], None]
+OnChange = Callable[[int, Change], None]
 """Callback: the engine and the change of its index."""
 
 
@@ -52,7 +52,7 @@ class Subscriber:
         endpoint: str,
         bind: bool,
         sources: Sequence[EventSource],
-        told: Told,
+        on_change: OnChange,
         replay_s: float = 5.0,
     ) -> None:
         self.feeds: dict[bytes, Feed] = {}
@@ -61,7 +61,7 @@ class Subscriber:
         self.counts: Counter[str] = Counter()
         self._context = context
         self._bind = bind
-        self._told = told
+        self._on_change = on_change
         self._replay_s = replay_s
         self._replays: dict[bytes, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -182,7 +182,7 @@ class Subscriber:
             if isinstance(step, ReplayRequest):
                 self._ask(topic, step.start)
             else:
-                self._told(source.engine, step)
+                self._on_change(source.engine, step)
 
     def _ask(self, topic: bytes, start: int) -> None:
         before = self._replays.pop(topic, None)

@@ -36,7 +36,7 @@ class Reading(NamedTuple):
     counters: dict[str, float]
 
 
-class _Said(NamedTuple):
+class _Values(NamedTuple):
     """The values of one page, before they are mapped to the view's columns; None for missing ones."""
 
     waiting: float | None
@@ -53,7 +53,7 @@ class Profile(NamedTuple):
 
     name: str
     reader: Reader
-    said: Callable[[Families], _Said]
+    values_of: Callable[[Families], _Values]
 
 
 def read(page: bytes) -> Reading | str:
@@ -61,38 +61,38 @@ def read(page: bytes) -> Reading | str:
     for profile in PROFILES:
         if profile.reader.knows(page):
             families = profile.reader.read(page)
-            return families if isinstance(families, str) else _reading(profile.name, profile.said(families))
+            return families if isinstance(families, str) else _reading(profile.name, profile.values_of(families))
     return "no metric of vLLM, SGLang or llama.cpp on the page"
 
 
-def _reading(profile: str, said: _Said) -> Reading | str:
-    if said.waiting is None and said.running is None:
+def _reading(profile: str, values: _Values) -> Reading | str:
+    if values.waiting is None and values.running is None:
         return f"the page of {profile} says neither how many requests run nor how many wait"
     columns: dict[str, int] = {}
     guessed = set()
-    for name, value in (("waiting", said.waiting), ("running", said.running)):
+    for name, value in (("waiting", values.waiting), ("running", values.running)):
         if value is not None:
             columns[name] = round(value)
     if len(columns) == 2:
         columns["requests"] = columns["waiting"] + columns["running"]
-    mean = _mean(said.counters)
+    mean = _mean(values.counters)
     if "waiting" in columns and (mean is not None or not columns["waiting"]):
         columns["queued_tokens"] = round(columns["waiting"] * (mean or 0.0))
         guessed.add("queued_tokens")
-    blocks = _held(said, columns, guessed)
-    return Reading(profile, columns, frozenset(guessed), blocks, said.block_tokens, said.models, said.counters)
+    blocks = _held(values, columns, guessed)
+    return Reading(profile, columns, frozenset(guessed), blocks, values.block_tokens, values.models, values.counters)
 
 
-def _held(said: _Said, columns: dict[str, int], guessed: set[str]) -> int:
+def _held(values: _Values, columns: dict[str, int], guessed: set[str]) -> int:
     """Add the KV cache's figures; returns its number of blocks."""
-    if said.total_tokens is None:
+    if values.total_tokens is None:
         return 0
-    blocks = round(said.total_tokens / said.block_tokens) if said.block_tokens else 0
-    if said.used_share is not None:
+    blocks = round(values.total_tokens / values.block_tokens) if values.block_tokens else 0
+    if values.used_share is not None:
         if blocks:
-            columns["free_blocks"] = min(blocks, max(0, round(blocks * (1 - said.used_share))))
+            columns["free_blocks"] = min(blocks, max(0, round(blocks * (1 - values.used_share))))
         if "queued_tokens" in columns:
-            columns["tokens"] = max(0, round(said.total_tokens * said.used_share)) + columns["queued_tokens"]
+            columns["tokens"] = max(0, round(values.total_tokens * values.used_share)) + columns["queued_tokens"]
             guessed.add("tokens")
     return blocks
 
@@ -141,7 +141,7 @@ def _models(families: Families, *names: str) -> tuple[str, ...]:
 # Engine families -----------------------------------------------------------------------------------------------------
 
 
-def _vllm(families: Families) -> _Said:
+def _vllm(families: Families) -> _Values:
     counters = _counted(
         families,
         {
@@ -157,7 +157,7 @@ def _vllm(families: Families) -> _Said:
         old = {"prefix_queries": "gpu_prefix_cache_queries_total", "prefix_hits": "gpu_prefix_cache_hits_total"}
         counters |= _counted(families, old)
     tokens, block = _vllm_cache(families.get("cache_config_info", []))
-    return _Said(
+    return _Values(
         waiting=_total(families.get("num_requests_waiting")),
         running=_total(families.get("num_requests_running")),
         used_share=_mean_share(_first(families, "kv_cache_usage_perc", "gpu_cache_usage_perc")),
@@ -192,12 +192,12 @@ RANKS: Final = ("dp_rank", "model_name", "engine_type")
 """Labels of SGLang that distinguish different schedulers; tp_rank, pp_rank and moe_ep_rank only repeat one."""
 
 
-def _sglang(families: Families) -> _Said:
+def _sglang(families: Families) -> _Values:
     total = _total(families.get("max_total_num_tokens"), RANKS)
     used = _total(_first(families, "num_used_tokens", "kv_used_tokens"), RANKS)
     page = _total(families.get("page_size"), ())
     share = used / total if used is not None and total else _mean_share(families.get("token_usage"))
-    return _Said(
+    return _Values(
         waiting=_total(families.get("num_queue_reqs"), RANKS),
         running=_total(families.get("num_running_reqs"), RANKS),
         used_share=share,
@@ -224,10 +224,10 @@ def _sglang_counters(families: Families) -> dict[str, float]:
     return counters
 
 
-def _llama_cpp(families: Families) -> _Said:
+def _llama_cpp(families: Families) -> _Values:
     usage = _mean_share(families.get("kv_cache_usage_ratio"))
     used = _total(families.get("kv_cache_tokens"))
-    return _Said(
+    return _Values(
         waiting=_total(families.get("requests_deferred")),
         running=_total(families.get("requests_processing")),
         used_share=usage,

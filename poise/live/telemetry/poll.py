@@ -41,7 +41,7 @@ class Every(NamedTuple):
     most: int = 8 << 20
 
 
-Told = Callable[[int, PollResult | Failure], None]
+OnAnswer = Callable[[int, PollResult | Failure], None]
 """Callback: the instant of the request, and its answer."""
 
 
@@ -52,20 +52,20 @@ class Poll:
     headers: such as the engine's own API key.
     """
 
-    __slots__ = ("_chance", "_every", "_headers", "_pool", "_question", "_target", "_timer", "_told")
+    __slots__ = ("_chance", "_every", "_headers", "_on_answer", "_pool", "_question", "_target", "_timer")
 
     def __init__(
         self,
         pool: Pool,
         target: bytes,
-        told: Told,
+        on_answer: OnAnswer,
         chance: Chance,
         every: Every | None = None,
         headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> None:
         self._pool = pool
         self._target = target
-        self._told = told
+        self._on_answer = on_answer
         self._every = every or Every()
         self._chance = chance
         self._headers = headers
@@ -106,7 +106,7 @@ class Poll:
         self._chance.key += 1
         jitter = 0.9 + 0.2 * self._chance.draw("poll jitter")
         self._wait((every.absent_s if absent else every.period_s) * jitter, self._ask)
-        self._told(question.sent_at, answer)
+        self._on_answer(question.sent_at, answer)
 
 
 class _Question:

@@ -67,7 +67,7 @@ class Driver:
         if self._served is not None:
             for seat in lane.decodes():
                 if not seat.answered and seat.inner.num_output_tokens:
-                    self._tell(seat, False)
+                    self._notify(seat, False)
         if pinned is not None:
             pinned.expire(now)
         self._compose()
@@ -97,7 +97,7 @@ class Driver:
             return
         seat.refresh()
         seat.produced = inner.num_output_tokens  # a token that is still being computed does not count yet
-        self._tell(seat, True)
+        self._notify(seat, True)
         if self._pinned is not None:
             self._pinned.keep(seat, self.lane)
 
@@ -185,7 +185,7 @@ class Driver:
         seat = lane.seats.find(victim.request)
         if seat is None or not seat.admitted:
             raise PolicyError(f"{type(self._preempt).__name__} names {victim}, which does not run")
-        if seat in self._plan.admitted:  # the engine has not heard of it yet
+        if seat in self._plan.admitted:  # the engine does not know it yet
             self._plan.admitted.remove(seat)
         else:
             self._outward.preempt(seat.inner)
@@ -208,7 +208,7 @@ class Driver:
         if self.lane.running > engine.max_sequences:
             raise self._wrong(f"lets {self.lane.running} requests run, of {engine.max_sequences} at most")
 
-    def _tell(self, seat: Seat, ended: bool) -> None:
+    def _notify(self, seat: Seat, ended: bool) -> None:
         """Notify a batcher that observes them of a request's first token, and of its last."""
         if self._served is None:
             return

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any, Final, Protocol
 
-from poise.core.request import UNTOLD, RequestView
+from poise.core.request import UNKNOWN_TOOL, RequestView
 from poise.core.units import SECOND
 
 SESSIONS: Final = 65_536
@@ -55,7 +55,7 @@ class Seat:
         self.key: Any = None
         self.computed = self.produced = self.chunk = self.layer = self.swapped = self.preemptions = 0
         self.source = -1
-        self.tool = UNTOLD
+        self.tool = UNKNOWN_TOOL
 
     @property
     def need(self) -> int:

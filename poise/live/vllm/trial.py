@@ -14,7 +14,7 @@ from poise.core.spec import Engine
 from poise.live.vllm.lane import InsideLane
 from poise.live.vllm.refuse import impossible
 
-_TOLD: Final[dict[str, Any]] = {
+_FIELDS: Final[dict[str, Any]] = {
     "num_computed_tokens": 0, "num_output_placeholders": 0, "num_output_tokens": 0, "is_prefill_chunk": False,
     "max_tokens": 1, "priority": 0, "session_id": None, "block_hashes": (), "sampling_params": None,
     "lora_request": None,
@@ -26,7 +26,7 @@ class _TwoWait:
 
     def __init__(self, tokens: int, blocks: int) -> None:
         self._prompts = tuple(
-            SimpleNamespace(request_id=name, num_prompt_tokens=tokens, **_TOLD) for name in ("first", "second")
+            SimpleNamespace(request_id=name, num_prompt_tokens=tokens, **_FIELDS) for name in ("first", "second")
         )
         self._blocks = blocks
 

@@ -71,7 +71,7 @@ def plan_training(ask: TrainPlanQuestion) -> None:
     put_json({**as_dict(found, servers, over), **_as_rows(timed), **more}, ask.json)
     if ask.json == "-":
         return
-    _tell(found)
+    _report(found)
     if timed:
         show("With the fastest schedule that fits", AGAIN, [_again(each) for each in timed], sys.stdout)
     if layers is not None:
@@ -153,7 +153,7 @@ def _row(each: Prediction) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _tell(found: TrainSearchResult) -> None:
+def _report(found: TrainSearchResult) -> None:
     job, best = found.job, found.best[0]
     print(f"{found.answer()}\n")
     show("The fastest layout of each kind", HEAD, [cells(each) for each in found.alternatives], sys.stdout)

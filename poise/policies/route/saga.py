@@ -23,7 +23,7 @@ from poise.core.view import ClusterView
 
 HOMES = 100_000
 """The most sessions with a home; the oldest is dropped first."""
-UNTOLD = 1 << 40
+UNREPORTED = 1 << 40
 """KV tokens of a replica that does not report them."""
 
 
@@ -80,11 +80,11 @@ class Saga:
 
     def _load(self, cluster: ClusterView) -> list[float]:
         block, rooms = self.block_tokens, cluster.total_blocks
-        return [tokens / (blocks * block or UNTOLD) for tokens, blocks in zip(cluster.tokens, rooms, strict=True)]
+        return [tokens / (blocks * block or UNREPORTED) for tokens, blocks in zip(cluster.tokens, rooms, strict=True)]
 
     def _room(self, blocks: int) -> int:
         """KV tokens that a replica of `blocks` blocks can hold."""
-        return blocks * self.block_tokens or UNTOLD
+        return blocks * self.block_tokens or UNREPORTED
 
     def _mean(self, cluster: ClusterView, load: Sequence[float], victim: int) -> float:
         """The mean load of `victim` and of those that may take its requests; a gateway has places without an engine."""

@@ -77,7 +77,7 @@ def show_log(found: LogFit, file: TextIO | None = None) -> None:
     ]
     show("Errors of steps that the fit did not see", ("", "median", "p90"), off, out)
     for name, why in found.kept.items():
-        out.write(f"{name} could not be told from the log: {why}.\n")
+        out.write(f"{name} is not known from the log: {why}.\n")
     if found.left:
         out.write(f"Left out: {reasons(found.left)}.\n")
     for note in found.notes:

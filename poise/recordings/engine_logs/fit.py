@@ -94,10 +94,10 @@ def _with_context(rows: list[Row]) -> list[Row]:
 
 def _table(rows: list[Row]) -> FitRows:
     """The regression's rows, a second apart: a log's order of lines is better known than their times."""
-    told = all(row.kv_tokens is not None for row in rows)
+    all_known = all(row.kv_tokens is not None for row in rows)
     x = np.array(
         [
-            (row.steps, row.prompt_tokens, row.pairs, row.running, (row.kv_tokens or 0.0) if told else 0.0)
+            (row.steps, row.prompt_tokens, row.pairs, row.running, (row.kv_tokens or 0.0) if all_known else 0.0)
             for row in rows
         ]
     )

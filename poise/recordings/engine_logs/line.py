@@ -61,7 +61,7 @@ class Iteration:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Setting:
     """Any other relevant line: `capacity` (KV tokens), `interval` (decode steps of a window), `mixed`, `preempted`,
     `speculative` (about the window before)."""
 
@@ -75,7 +75,7 @@ class Unreadable:
 
 UNREADABLE = Unreadable()
 
-Line = Window | Prompts | Iteration | Said | Unreadable
+Line = Window | Prompts | Iteration | Setting | Unreadable
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _VLLM = re.compile(r"(?:Engine (\d+): |(\d+) Engines Aggregated: )?(?=Avg prompt throughput: )")
@@ -89,7 +89,7 @@ _STEP = re.compile(
 _CORE = re.compile(r"EngineCore_DP(\d+)")
 _BEGINS = re.compile(r"Avg prompt throughput: |\b(?:Prefill|Decode) batch(?: \[\d+\])?[.,] |\bIteration\(\d+\): ")
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
-_SAID = (
+_SETTINGS = (
     ("capacity", re.compile(r"GPU KV cache size: ([\d,]+) tokens")),
     ("capacity", re.compile(r"\bmax_total_num_tokens=(\d+)")),
     ("interval", re.compile(r"\bdecode_log_interval=(\d+)")),
@@ -173,12 +173,12 @@ def _iteration(text: str, begin: int) -> Line | None:
     return Iteration(str(int(core[1] if core else 0)), counts[1], counts[2], counts[3], float(found[5]) / 1000)
 
 
-def _setting(text: str) -> Said | None:
-    for name, pattern in _SAID:
+def _setting(text: str) -> Setting | None:
+    for name, pattern in _SETTINGS:
         if found := pattern.search(text):
-            return Said(name, int((found[1] or "1").replace(",", "") or 1))
+            return Setting(name, int((found[1] or "1").replace(",", "") or 1))
     if found := _BLOCKS.search(text):
-        return Said("capacity", int(found[1]) * BLOCK)
+        return Setting("capacity", int(found[1]) * BLOCK)
     return None
 
 

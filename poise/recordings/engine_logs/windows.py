@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import isclose
 
-from poise.recordings.engine_logs.line import Iteration, Line, Prompts, Said, Unreadable, Window, line_of
+from poise.recordings.engine_logs.line import Iteration, Line, Prompts, Setting, Unreadable, Window, line_of
 
 INTERVAL = 40
 """Decode steps between two of SGLang's lines, its default."""
@@ -121,7 +121,7 @@ class _Reading:
             case Unreadable():
                 self.log.left["unreadable"] += 1
                 self._begin()
-            case Said():
+            case Setting():
                 self._add(line)
             case Prompts():
                 self.prompts.setdefault(line.engine, []).append(line)
@@ -131,7 +131,7 @@ class _Reading:
                 self.log.engine = "sglang" if line.prompts is None else "vllm"
                 self._window(line)
 
-    def _add(self, reading: Said) -> None:
+    def _add(self, reading: Setting) -> None:
         match reading.name:
             case "capacity":
                 self.log.capacity = reading.value

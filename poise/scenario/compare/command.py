@@ -69,7 +69,7 @@ def compare_file(options: CompareOptions) -> bool:
     if shard is not None:
         return part_done(options, shard, len(comparison.cells), comparison.interrupted)
     comparison.provenance = facts
-    _tell(options, problem, comparison)
+    _print(options, problem, comparison)
     return comparison.interrupted
 
 
@@ -127,7 +127,7 @@ def _check_places(options: CompareOptions) -> None:
         check_writable(options.out, "--out", folder=True)
 
 
-def _tell(options: CompareOptions, problem: Problem, comparison: Comparison) -> None:
+def _print(options: CompareOptions, problem: Problem, comparison: Comparison) -> None:
     """Print and write the results."""
     if not options.quiet and options.json != "-":
         from poise.scenario.compare.show import show_all

@@ -12,7 +12,7 @@ from poise.experiment.workers import Workers
 from poise.report.figures import ATTAINMENT, E2E, GOODPUT, Figure, deciding
 from poise.scenario.compare.run import run
 from poise.scenario.compare.study import SEEDS, Setting, Study
-from poise.scenario.idle import check_asked
+from poise.scenario.idle import check_called
 
 if TYPE_CHECKING:
     from poise.experiment.progress import Meter
@@ -57,7 +57,7 @@ def compare(
     """
     workers = Workers(jobs, ray)
     _check(policies, loads, target)
-    check_asked(list(policies.values()), cluster)
+    check_called(list(policies.values()), cluster)
     recorded = not callable(workload)
     slo = slo or Slo()
     study = Study(

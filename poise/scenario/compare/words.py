@@ -51,7 +51,7 @@ def collapse_lines(comparison: Comparison) -> list[str]:
     if not several and all(each.beyond is None for each in found.values()):
         return []
     if not found:
-        return ["Nothing can be said of a collapse: there is no SLO, and no run shows whether its queue grows."]
+        return ["A collapse cannot be found: there is no SLO, and no run shows whether its queue grows."]
     whose = "trace" if comparison.study.recorded else "workload"
     lines = [_distance(whose, name, each) for name, each in found.items()]
     unclear = {each.load for some in found.values() for each in some.probes if each.growth.value is None}

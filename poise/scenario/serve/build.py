@@ -47,7 +47,7 @@ from poise.scenario.idle import check_predictor
 from poise.scenario.place import Path as DataPath
 from poise.scenario.policy import PolicyPage, offers
 from poise.scenario.policy_spec import choice
-from poise.scenario.record import named as told
+from poise.scenario.record import named as written
 from poise.scenario.serve.load import LoadedGateway
 from poise.scenario.serve.schema import EngineSection
 from poise.scenario.serve.schema import Gateway as GatewaySection
@@ -135,7 +135,7 @@ def plan(loaded: LoadedGateway, before: Plan | None = None) -> Plan:
     exact = before.exact if before is not None and same else _exact(loaded)
     return Plan(
         gateway, loaded, control, _settings(loaded), engines, watched, named, tenants, exact,
-        {slot: told(slot, getattr(loaded.gateway.policies, slot)) for slot in GATE}, _tls(loaded), pools,
+        {slot: written(slot, getattr(loaded.gateway.policies, slot)) for slot in GATE}, _tls(loaded), pools,
         cache,
     )  # fmt: skip
 

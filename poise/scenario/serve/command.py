@@ -39,7 +39,7 @@ def serve(options: ServeOptions) -> None:
     log = planned.loaded.gateway.log
     start_log(log.level, log.format)
     (router,) = planned.policies["router"]
-    in_loop(run(planned, partial(_say_ready, router), read))
+    in_loop(run(planned, partial(_report_ready, router), read))
 
 
 def show_live(options: DemoOptions) -> bool:
@@ -113,7 +113,7 @@ def _shorthands(options: ServeOptions) -> Iterator[Override]:
             yield path, text, f"{option} {text}"
 
 
-def _say_ready(router: str, gateway: Gateway, port: int, page: int) -> None:
+def _report_ready(router: str, gateway: Gateway, port: int, page: int) -> None:
     host = gateway.host if ":" not in gateway.host else f"[{gateway.host}]"
     shown = f", its page at http://127.0.0.1:{page}/" if page else ""
     print(f"poise: serving on http://{host}:{port}/v1 by {router}{shown}; stop with Ctrl-C", flush=True)

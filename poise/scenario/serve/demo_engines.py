@@ -102,5 +102,5 @@ async def _url(process: asyncio.subprocess.Process) -> str:
     line = (await process.stderr.readline()).decode()
     found = next((word.rstrip(";,") for word in line.split() if word.startswith("http://")), "")
     if not found:
-        raise UserError(f"an emulated engine did not start: {line.strip() or 'it said nothing'}; try `poise engine`")
+        raise UserError(f"an emulated engine did not start: {line.strip() or 'it printed nothing'}; try `poise engine`")
     return found

@@ -45,7 +45,7 @@ def _takes(name: str, parameter: str) -> bool:
     try:
         return parameter in inspect.signature(find("order", name)).parameters
     except UserError:
-        return False  # there is no such order, which is said where it is built
+        return False  # there is no such order, which the error names where it is built
 
 
 def _limited(value: Any, tenants: Tenants) -> Any:

@@ -56,7 +56,7 @@ def _probe(runner: TrialRunner[Any, Any], block: Block, trial: Trial, reference:
     growth = Interval(None if slo != Slo() or row is None else row["backlog_growth"])
     found = probe(trial.at, met, growth, slo, block.target)
     if found is None:
-        text = f"nothing can be told of its load {trial.at:g}: none of its requests counts"
+        text = f"nothing is known of its load {trial.at:g}: none of its requests counts"
         raise ScenarioError(f"block {block.name}: {text}; make its traffic longer, or shorten run.warmup_s")
     return found
 

@@ -20,7 +20,7 @@ class Transfer(NamedTuple):
     rank: int
     peer: int
     """The receiving rank of a message; the rank itself for collectives with other pipelines."""
-    asked_at: int
+    requested_at: int
     begin: int
     end: int
 

@@ -39,7 +39,7 @@ class _Ask(NamedTuple):
     rank: int
     peer: int
     bytes: float
-    asked_at: int
+    requested_at: int
     then: int
     """The operation that waits for it, or −1."""
 
@@ -148,7 +148,7 @@ class _Loop:
         queue = self.queues.setdefault(channel, deque())
         queue.append(ask)
         if len(queue) == 1:
-            self._on(ask.asked_at, channel)
+            self._on(ask.requested_at, channel)
 
     def _on(self, now: int, channel: Channel) -> None:
         """Put the first transfer of a channel on its links."""
@@ -183,7 +183,7 @@ class _Loop:
         queue = self.queues[channel]
         queue.popleft()
         late = ps(self.wiring.latency(ask.rank, ask.peer)) if ask.kind == "message" else self.graph.latency
-        self.transfers.append(Transfer(ask.kind, ask.what, ask.rank, ask.peer, ask.asked_at, begin, now + late))
+        self.transfers.append(Transfer(ask.kind, ask.what, ask.rank, ask.peer, ask.requested_at, begin, now + late))
         self.arriving[number] = ask
         heappush(self.events, (now + late, 1, number))
         if queue:

@@ -21,7 +21,7 @@ async function ask(path, body, method = "POST") {
   }
   const text = await answer.text();
   let reply = null;
-  try { reply = JSON.parse(text); } catch { /* said in words */ }
+  try { reply = JSON.parse(text); } catch { /* the text is the error */ }
   if (!answer.ok) throw new Error(reply?.error ?? text.trim());
   return reply;
 }
@@ -36,7 +36,7 @@ let mapped = {}; // columns of the trace that its user has named
 const number = (name) => (form.elements[name].value.trim() === "" ? null : Number(form.elements[name].value));
 const ticked = (name) => [...form.querySelectorAll(`[name=${name}]:checked`)].map((each) => each.value);
 
-function asked() {
+function wanted() {
   const from = (names) => Object.fromEntries(names.map((name) => [name, number(name)]).filter(([, value]) => value !== null));
   const what = form.elements.what.value;
   const question = {
@@ -86,7 +86,7 @@ async function preview() {
   const words = lacking();
   let reply = null, error = words;
   if (!words) {
-    try { reply = await ask("api/preview", asked()); error = reply.lacking; } catch (wrong) { error = wrong.message; }
+    try { reply = await ask("api/preview", wanted()); error = reply.lacking; } catch (wrong) { error = wrong.message; }
   }
   if (turn !== asking) return;
   $("lacking").textContent = error;
@@ -108,9 +108,9 @@ form.addEventListener("submit", async (event) => {
   event.preventDefault();
   $("start").disabled = true;
   try {
-    const { name } = await ask("api/runs", asked());
+    const { name } = await ask("api/runs", wanted());
     $("name").value = "";
-    $("said").textContent = `Run ${name} is queued.`;
+    $("news").textContent = `Run ${name} is queued.`;
     $("runs").scrollIntoView({ block: "start" });
   } catch (wrong) {
     $("lacking").textContent = wrong.message;
@@ -231,7 +231,7 @@ function row(run) {
   const cancel = make("button", { type: "button", textContent: "Cancel", ariaLabel: `Cancel ${run.name}` });
   cancel.addEventListener("click", async () => {
     cancel.disabled = true;
-    try { await ask(`api/runs/${run.name}/cancel`, {}); } catch (wrong) { $("said").textContent = wrong.message; }
+    try { await ask(`api/runs/${run.name}/cancel`, {}); } catch (wrong) { $("news").textContent = wrong.message; }
   });
   const parts = {
     item, pick, cancel, what: run.what,
@@ -259,7 +259,7 @@ function list(reply) {
     const parts = rows.get(run.name) ?? row(run);
     if (!rows.has(run.name)) { rows.set(run.name, parts); $("list").prepend(parts.item); }
     const over = !["queued", "running"].includes(run.state);
-    if (over && !parts.over && parts.state.textContent) $("said").textContent = `Run ${run.name}: ${run.state}. ${run.error}`;
+    if (over && !parts.over && parts.state.textContent) $("news").textContent = `Run ${run.name}: ${run.state}. ${run.error}`;
     parts.over = over;
     parts.state.className = `state ${run.state}`;
     parts.state.textContent = run.state;
@@ -352,7 +352,7 @@ $("ask").addEventListener("submit", async (event) => {
     const head = ["At", "Since arrival", "Where", "What happened"].map((text, at) => make("th", { scope: "col", textContent: text, className: at < 2 ? "n" : "" }));
     const body = reply.lines.map((line) => make("tr", {},
       make("td", { className: "n", textContent: `${line.at_s.toFixed(6)} s` }), make("td", { className: "n", textContent: `+${line.since_s.toFixed(6)} s` }),
-      make("td", { textContent: line.place }), make("td", { textContent: line.said })));
+      make("td", { textContent: line.place }), make("td", { textContent: line.text })));
     $("story-table").replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...body)));
     $("story-table").hidden = false;
     $("story-closing").textContent = reply.closing;

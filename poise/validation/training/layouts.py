@@ -27,12 +27,12 @@ def read_layouts(folder: Path) -> tuple[list[Run], list[str]]:
 
 
 def _read(place: str, row: dict[str, str]) -> list[Run]:
-    told = row["Average Step Time"]
-    if told == "OOM Error":
+    text = row["Average Step Time"]
+    if text == "OOM Error":
         return _runs(place, row, None)
-    if not re.fullmatch(r"[0-9.]+", told):  # other errors, kernels that were not there
+    if not re.fullmatch(r"[0-9.]+", text):  # other errors, kernels that were not there
         return []
-    return _runs(place, row, positive("Average Step Time", told))
+    return _runs(place, row, positive("Average Step Time", text))
 
 
 def _runs(place: str, row: dict[str, str], seconds: float | None) -> list[Run]:

@@ -16,7 +16,7 @@ class Run:
 
     cluster: what names the machines, to hold groups out by.  sweep: runs of one condition, between whose layouts one
     may choose ("" where the row is none's).  quality: A complete conditions, B some assumed.  why: what is missing,
-    where nothing can be said.  synchronous: whether the step ends for all ranks at once (else it is a span).
+    where there is no prediction.  synchronous: whether the step ends for all ranks at once (else it is a span).
     """
 
     source: str

@@ -216,10 +216,10 @@ def _demand(raw: Raw, chosen: Format, missing: list[str]) -> None:
     if raw.broken and not raw.columns:
         row = min(raw.broken)
         raise TraceError(f"{raw.path}, {raw.place(row)}: {raw.broken[row]}; the file has no usable row")
-    said = lacking(raw.path, chosen, missing, raw.columns)
+    message = lacking(raw.path, chosen, missing, raw.columns)
     if missing == ["arrival_s"]:
-        said += ", or take only the lengths of this file for arrivals of your own: poisson: {rate: 5, lengths: FILE}"
-    raise TraceError(said)
+        message += ", or take only the lengths of this file for arrivals of your own: poisson: {rate: 5, lengths: FILE}"
+    raise TraceError(message)
 
 
 def _refuse_tables(raw: Raw) -> None:

@@ -56,7 +56,7 @@ def build(raw: Raw, fields: Fields, *, skip_bad: bool, block_tokens: int) -> Wor
 
 
 def _repeated(ledger: Ledger, fields: Fields) -> dict[str, Any]:
-    """How many rows have the request id of an earlier one; nothing is said where none has, or there are no ids."""
+    """How many rows have the request id of an earlier one; no note where none has, or there are no ids."""
     if "request_id" not in fields:
         return {}
     column = ledger.raw.columns[fields["request_id"].column]

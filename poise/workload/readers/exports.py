@@ -35,7 +35,7 @@ def _generations(raw: Raw) -> Raw:
         {name: [column[row] for row in kept] for name, column in raw.columns.items()},
         len(kept),
         partial(moved, raw.place, kept),
-        {place[row]: said for row, said in raw.broken.items()},
+        {place[row]: problem for row, problem in raw.broken.items()},
     )
 
 

@@ -69,9 +69,9 @@ def lacking(path: str, chosen: Format, fields: Collection[str], found: Collectio
         means = {field: " or ".join(source.column for source in chosen.columns[field]) for field in fields}
     missing = ", ".join(f"{field} ({means[field]})" for field in fields)
     form = "" if chosen is GENERIC else f" in format {chosen.name}"
-    said = f"{path}: no column for {missing}{form} among {listed(found)}"
+    message = f"{path}: no column for {missing}{form} among {listed(found)}"
     named_so = f"columns: {{{', '.join(pairs)}}} (on the command line --columns {option})"
-    return f"{said}; did you mean {named_so}?" if len(near) == len(fields) else f"{said}; name them by {named_so}"
+    return f"{message}; did you mean {named_so}?" if len(near) == len(fields) else f"{message}; name them by {named_so}"
 
 
 WORDS = {

@@ -42,7 +42,7 @@ def test_a_replica_that_joins_ends_the_wait() -> None:
     assert control.handle(ReplicaJoined(2, 0)) == [Dispatch(0, 0, 0, True)]
 
 
-def test_a_connection_that_was_closed_is_a_try_and_leaves_nobody_out() -> None:
+def test_a_connection_that_was_closed_is_a_try_and_excludes_no_engine() -> None:
     control = gate(1, tries=2)
     control.handle(Arrived(0, request(0)))
     assert control.handle(Refused(1, 0, 0, "closed", True, same=True)) == [Dispatch(0, 0, 0, True)]

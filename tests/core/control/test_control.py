@@ -42,8 +42,8 @@ def test_a_rejected_request_is_refused_with_the_routers_reason() -> None:
     assert not control.flights and not control.held
 
 
-def test_a_request_that_nobody_can_ever_take_is_refused_without_asking() -> None:
-    control = a_control(lambda request, cluster: pytest.fail("asked"), [ReplicaSpec(capacity_tokens=10)])
+def test_a_request_that_no_replica_can_ever_take_is_refused_without_the_router() -> None:
+    control = a_control(lambda request, cluster: pytest.fail("routed"), [ReplicaSpec(capacity_tokens=10)])
     (action,) = arrive(control, 0)
     assert isinstance(action, Refuse)
     assert "10 tokens" in action.reason
@@ -68,7 +68,7 @@ def test_chance_is_keyed_by_the_request() -> None:
 # The held -------------------------------------------------------------------------------------------------------------
 
 
-def test_nobody_overtakes_who_is_held() -> None:
+def test_no_request_overtakes_a_held_one() -> None:
     control = a_control(at_most(1))
     assert arrive(control, 0, 1, 2, 3) == [Dispatch(0, 0, 0, True)]
     assert held(control) == [1, 2, 3]
@@ -83,7 +83,7 @@ def test_one_that_could_go_waits_behind_one_that_is_held() -> None:
     assert held(control) == [0, 1]
 
 
-def test_the_held_are_asked_again_when_a_report_comes() -> None:
+def test_held_requests_are_routed_again_when_a_report_comes() -> None:
     answers = {"route": False}
     control = a_control(lambda request, cluster: Route(0) if answers["route"] else Hold("wait"))
     arrive(control, 0)

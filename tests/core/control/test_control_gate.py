@@ -163,7 +163,7 @@ def test_the_least_rank_goes_first_and_within_a_flow_the_least_key() -> None:
     assert sent == [3, 2, 4, 1]
 
 
-def test_a_newcomer_that_leads_is_asked_at_once() -> None:
+def test_a_newcomer_that_leads_is_decided_at_once() -> None:
     """The head waits for something that the newcomer does not need."""
 
     class Small:
@@ -190,7 +190,7 @@ def test_a_client_that_leaves_is_taken_out_of_its_flow() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2)), min_size=1, max_size=30), st.integers(1, 3))
-def test_nobody_is_lost_or_sent_twice_in_any_order(crowd: list[tuple[int, int]], most: int) -> None:
+def test_no_request_is_lost_or_sent_twice_in_any_order(crowd: list[tuple[int, int]], most: int) -> None:
     control = gate(2, order=ByTenant(), admission=[Ceiling(most)])
     sent: list[int] = []
     for number, (tenant, priority) in enumerate(crowd):
@@ -257,7 +257,9 @@ FATES = ("finish", "fail", "cancel sent", "cancel held", "refuse for good", "ref
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.sampled_from(FATES)), min_size=1, max_size=30),
     st.booleans(),
 )
-def test_each_request_joins_and_ends_once_whatever_befalls_it(crowd: list[tuple[int, int, str]], shared: bool) -> None:
+def test_each_request_joins_and_ends_once_whatever_happens_to_it(
+    crowd: list[tuple[int, int, str]], shared: bool
+) -> None:
     """An object that is order and admission in one is told once; two are told alike."""
 
     class Both(ByTenant, Clerk):
@@ -342,7 +344,7 @@ def test_an_answer_that_broke_off_is_not_tried_again() -> None:
     assert set(control.flights) == {1, 2}
 
 
-def test_the_other_half_of_a_pair_is_told_when_one_breaks_off() -> None:
+def test_the_other_half_of_a_pair_is_notified_when_one_breaks_off() -> None:
     control = Control(Policies(router=First()), [ReplicaSpec(role="prefill"), ReplicaSpec(role="decode")])
     assert control.handle(Arrived(0, request(0))) == (Dispatch(0, 0, 1, True),)
     assert control.handle(Failed(5, 0, 0, "cut")) == (Abort(0, 1),)

@@ -48,7 +48,7 @@ def test_a_request_whose_replica_is_lost_waits_for_one_that_starts() -> None:
     assert control.handle(ReplicaJoined(2, 1)) == [Dispatch(0, 1, 1, True)]
 
 
-def test_a_request_that_only_lost_replicas_could_take_is_refused_and_blocks_nobody() -> None:
+def test_a_request_that_only_lost_replicas_could_take_is_refused_and_blocks_none() -> None:
     control = a_control(replicas=[ReplicaSpec(model=0), ReplicaSpec(model=1)])
     arrive(control, 0)
     assert control.handle(ReplicaLost(1, 0)) == (Refuse(0, "no replica serves model 0"),)
@@ -124,7 +124,7 @@ def least_requests(request: RequestView, cluster: ClusterView) -> Decision:
     return Route(min(cluster.able(request), key=lambda replica: cluster.requests[replica]))
 
 
-def test_the_router_is_asked_for_each_half_of_a_pair() -> None:
+def test_the_router_is_called_for_each_half_of_a_pair() -> None:
     stages: list[str] = []
 
     def rule(request: RequestView, cluster: ClusterView) -> Decision:
@@ -205,7 +205,7 @@ def test_errors_name_the_policy_and_the_rule(rule: Rule, replicas: int | list[Re
         arrive(control, 3)
 
 
-def test_a_router_may_observe_every_event_before_it_is_asked() -> None:
+def test_a_router_may_observe_every_event_before_it_decides() -> None:
     class Watching:
         needs = ()
 

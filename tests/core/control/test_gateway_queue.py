@@ -65,16 +65,16 @@ class Lists:
         return min(heads, key=lambda each: (order.ranks.get(each.tenant, 0), each.arrived_at, each.id))
 
     def ask(self, yes: set[int]) -> list[int]:
-        asked: list[int] = []
+        requests: list[int] = []
         stuck: set[int] = set()
         while open_ := [group for group, queue in self.queues.items() if queue and group not in stuck]:
             head = min((self.head(group) for group in open_), key=lambda each: (each.arrived_at, each.id))
-            asked.append(head.id)
+            requests.append(head.id)
             if head.id in yes:
                 self.queues[head.model].remove(head)
             else:
                 stuck.add(head.model)
-        return asked
+        return requests
 
     @property
     def all(self) -> list[RequestView]:
@@ -122,15 +122,15 @@ def test_it_is_as_lists_would_have_it(ordered: bool, steps: list[tuple[Any, ...]
         elif step == "rank" and order is not None:
             order.ranks[given_[0]] = given_[1]
         elif step == "ask" and lists.all:
-            asked: list[int] = []
+            requests: list[int] = []
             yes = set(given_[0])
 
-            def decide(request: RequestView, asked: list[int] = asked, yes: set[int] = yes) -> bool:
-                asked.append(request.id)
+            def decide(request: RequestView, requests: list[int] = requests, yes: set[int] = yes) -> bool:
+                requests.append(request.id)
                 return request.id in yes
 
             held.ask(decide)
-            assert asked == lists.ask(yes)
+            assert requests == lists.ask(yes)
         assert (list(held), len(held), bool(held)) == (lists.all, len(lists.all), bool(lists.all))
         for each in lists.all:
             assert held.leads(each) == (lists.head(each.model) is each)

@@ -26,7 +26,7 @@ class Last:
     def __init__(self, times: int = 0, choose: int | None = None) -> None:
         self.times = times
         self.choose = choose
-        self.asked: list[tuple[int, tuple[int, ...]]] = []
+        self.calls: list[tuple[int, tuple[int, ...]]] = []
 
     def wait(self, request: RequestView, replica: int, cluster: ClusterView) -> int:
         return 10
@@ -34,7 +34,7 @@ class Last:
     def hedge(
         self, request: RequestView, replica: int, able: Sequence[int], cluster: ClusterView, chance: Chance
     ) -> int | None:
-        self.asked.append((replica, tuple(able)))
+        self.calls.append((replica, tuple(able)))
         self.times -= 1
         return None if self.times >= 0 else able[-1] if self.choose is None else self.choose
 
@@ -47,7 +47,7 @@ def hedged(replicas: int = 3, **given: Any) -> Control:
     return control
 
 
-def asked(control: Control) -> Any:
+def hedger_of(control: Control) -> Any:
     assert control.hedges is not None
     return control.hedges.hedger
 
@@ -73,8 +73,8 @@ def test_the_first_one_may_win_too() -> None:
 @pytest.mark.parametrize("what", [Refused, Failed, ReplicaLost, ReplicaLeft])
 def test_when_one_place_drops_out_the_other_goes_on_alone(gone: int, what: Any) -> None:
     control = hedged()
-    told = what(11, gone) if what in (ReplicaLost, ReplicaLeft) else what(11, 0, gone, "broken")
-    assert control.handle(told) == []
+    event = what(11, gone) if what in (ReplicaLost, ReplicaLeft) else what(11, 0, gone, "broken")
+    assert control.handle(event) == []
     left = 2 - gone
     assert control.flights[0].place == left and control.flights[0].target < 0
     assert control.state.requests[left] == 1 and sum(control.state.requests) == 1
@@ -107,14 +107,14 @@ def test_both_are_stopped_when_the_client_leaves() -> None:
     assert not any(control.state.requests)
 
 
-def test_who_has_a_first_token_in_time_is_not_asked_about() -> None:
+def test_a_request_with_a_first_token_in_time_gets_no_copy() -> None:
     control = a_control(replicas=2, hedge=Last())
     arrive(control, 0)
     control.handle(FirstToken(9, 0, 0))
-    assert control.handle(Tick(10)) == [] and not asked(control).asked
+    assert control.handle(Tick(10)) == [] and not hedger_of(control).calls
 
 
-def test_who_gets_no_copy_is_asked_about_again() -> None:
+def test_a_request_without_a_copy_is_considered_again() -> None:
     control = a_control(replicas=2, hedge=Last(times=2))
     arrive(control, 0)
     assert control.handle(Tick(10)) == [Wake(20)]
@@ -123,7 +123,7 @@ def test_who_gets_no_copy_is_asked_about_again() -> None:
     assert control.handle(Tick(40)) == [], "there is one copy, no third"
 
 
-def test_one_wake_at_a_time_is_asked_for() -> None:
+def test_one_wake_at_a_time_is_requested() -> None:
     control = a_control(replicas=2, hedge=Last())
     assert arrive(control, 0) == [Dispatch(0, 0, 0, True), Wake(10)]
     assert arrive(control, 1, at=3) == [Dispatch(1, 0, 0, True)]
@@ -140,8 +140,8 @@ def test_admissions_narrow_who_may_get_a_copy() -> None:
     control = a_control(replicas=3, hedge=Last(times=1), admission=(Not2(),))
     arrive(control, 0)
     control.handle(Tick(10))
-    assert asked(control).asked == [(0, (1,))]
-    assert control.handle(Tick(20)) == [Wake(30)] and len(asked(control).asked) == 1
+    assert hedger_of(control).calls == [(0, (1,))]
+    assert control.handle(Tick(20)) == [Wake(30)] and len(hedger_of(control).calls) == 1
 
 
 def test_a_copy_elsewhere_than_the_able_is_an_error() -> None:
@@ -179,7 +179,7 @@ def test_what_moves_is_not_hedged_and_what_is_hedged_does_not_move() -> None:
     arrive(control, 0)
     control.in_flight.move(control.flights[0], 1)
     control.mover = None
-    assert control.handle(Tick(10)) == [Wake(20)] and not asked(control).asked
+    assert control.handle(Tick(10)) == [Wake(20)] and not hedger_of(control).calls
 
 
 def test_who_had_tokens_from_a_lost_replica_is_not_hedged() -> None:

@@ -63,14 +63,14 @@ class Play:
 
     def __init__(self) -> None:
         self.control = fresh(PrefixCache(), admission=(Ceiling(2),), order=VirtualTokenCounter())
-        self.told: list[tuple[Event, Sequence[Any]]] = []
+        self.log: list[tuple[Event, Sequence[Any]]] = []
         self.open: list[int] = []
         self.now = 1
         self.count = 0
 
     def tell(self, event: Event) -> None:
         actions = list(self.control.handle(event))
-        self.told.append((event, actions))
+        self.log.append((event, actions))
         for each in actions:
             if isinstance(each, Refuse):
                 self.open.remove(each.request)
@@ -106,7 +106,7 @@ STEPS = st.sampled_from(["ask", "ask", "ask", "leave", "first", "end", "look", "
 
 
 @given(st.lists(st.tuples(STEPS, st.integers(0, 20), exchanges), max_size=40))
-def test_whatever_is_exchanged_nobody_is_lost_and_a_replay_decides_the_same(
+def test_whatever_is_exchanged_no_request_is_lost_and_a_replay_decides_the_same(
     steps: list[tuple[str, int, dict[str, Any]]],
 ) -> None:
     play = Play()
@@ -116,7 +116,7 @@ def test_whatever_is_exchanged_nobody_is_lost_and_a_replay_decides_the_same(
         flying = set(play.control.flights)
         assert not held & flying and held | flying == set(play.open)
     again = fresh(PrefixCache(), admission=(Ceiling(2),), order=VirtualTokenCounter())
-    assert [list(again.handle(event)) for event, _ in play.told] == [actions for _, actions in play.told]
+    assert [list(again.handle(event)) for event, _ in play.log] == [actions for _, actions in play.log]
     play.now += 10**12
     while play.open:
         play.step("end" if play.control.flights else "leave", 0, {})
@@ -172,7 +172,7 @@ class Sulks(RoundRobin):
         raise RuntimeError("no")
 
 
-def test_a_policy_that_cannot_be_told_changes_nothing() -> None:
+def test_a_policy_that_fails_at_the_exchange_changes_nothing() -> None:
     control = fresh()
     control.handle(asks(0, 1))
     control.maker = lambda named: {"router": Sulks()}
@@ -183,7 +183,7 @@ def test_a_policy_that_cannot_be_told_changes_nothing() -> None:
     assert len(control.handle(asks(1, 3))) == 1
 
 
-def test_what_cannot_be_exchanged_is_said() -> None:
+def test_what_cannot_be_exchanged_is_reported() -> None:
     control = fresh()
     control.maker = lambda named: dict(named)
     with pytest.raises(PolicyError, match=r"policies\.scaler cannot be exchanged while requests are served"):

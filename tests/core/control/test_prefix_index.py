@@ -28,10 +28,12 @@ def slow_match(holds: list[set[int]], ids: list[int], ends: list[int]) -> list[i
 
 
 @given(changes, chains, st.lists(st.integers(1, 9), min_size=6, max_size=6))
-def test_match_walks_all_replicas_at_once(told: list[tuple[int, int, str]], ids: list[int], lengths: list[int]) -> None:
+def test_match_walks_all_replicas_at_once(
+    expected: list[tuple[int, int, str]], ids: list[int], lengths: list[int]
+) -> None:
     index = PrefixIndex(REPLICAS)
     holds: list[set[int]] = [set() for _ in range(REPLICAS)]
-    for replica, extent, what in told:
+    for replica, extent, what in expected:
         if what == "+":
             index.add(replica, extent)
             holds[replica].add(extent)

@@ -24,7 +24,7 @@ from tests.core.scripted import Scripted, bundled, first_able
 Rule = Callable[[FleetView], Sequence[Any]]
 
 
-class Said:
+class Ruled:
     """Answers as a function says, and keeps what it was shown."""
 
     needs = ("requests",)
@@ -40,7 +40,7 @@ class Said:
 def control(rule: Rule, *, up: int = 1, slots: int = 3, pool: PoolSpec | None = None, **given: Any) -> Control:
     specs = [ReplicaSpec(up=number < up, pool=0) for number in range(slots)]
     pools = [pool or PoolSpec("chat", up, 1, slots)]
-    policies = bundled(given, router=Scripted(first_able), scaler=Said(rule))
+    policies = bundled(given, router=Scripted(first_able), scaler=Ruled(rule))
     return Control(policies, specs, pools=pools, belief=Belief(), **given)
 
 
@@ -48,15 +48,15 @@ def scales(ours: Control, *events: Event) -> list[Scale]:
     return [each for each in replay(events, ours) if isinstance(each, Scale)]
 
 
-def test_it_is_asked_at_the_first_tick_behind_each_multiple_of_its_period() -> None:
-    asked: list[int] = []
-    ours = control(lambda cluster: asked.append(cluster.now) or [])
+def test_it_is_called_at_the_first_tick_behind_each_multiple_of_its_period() -> None:
+    requests: list[int] = []
+    ours = control(lambda cluster: requests.append(cluster.now) or [])
     replay([Tick(at * SECOND) for at in (1, 2, 3, 4, 9, 9, 10)], ours)
-    assert asked == [SECOND, 2 * SECOND, 4 * SECOND, 9 * SECOND, 10 * SECOND]
+    assert requests == [SECOND, 2 * SECOND, 4 * SECOND, 9 * SECOND, 10 * SECOND]
     assert ours.scaling is not None and ours.scaling.beat == 2 * SECOND
 
 
-def test_answers_are_held_to_the_bounds_and_told_once() -> None:
+def test_answers_are_held_to_the_bounds_and_sent_once() -> None:
     sizes = iter((9, 3, 0, 1))
     ours = control(lambda cluster: [Scale(0, next(sizes))])
     ticks = [Tick(2 * at * SECOND) for at in range(1, 5)]
@@ -96,7 +96,7 @@ def test_an_answer_that_cannot_be_meant(answer: list[Any]) -> None:
 
 def test_a_period_of_nothing_is_refused() -> None:
     with pytest.raises(PolicyError, match=r"period_s is 0\.0"):
-        Control(Policies(router=Scripted(first_able), scaler=Said(lambda cluster: [], 0.0)), [])
+        Control(Policies(router=Scripted(first_able), scaler=Ruled(lambda cluster: [], 0.0)), [])
 
 
 def test_a_forecast_looks_as_far_as_a_start_takes() -> None:
@@ -108,8 +108,8 @@ def test_a_forecast_looks_as_far_as_a_start_takes() -> None:
             spans.append((until - now) // SECOND)
             return 7.5
 
-    told = PoolSpec("chat", 1, 1, 3, start_s=42.0)
-    ours = control(lambda cluster: rates.append(cluster.rate) or [], pool=told, forecast=Seer())
+    spec = PoolSpec("chat", 1, 1, 3, start_s=42.0)
+    ours = control(lambda cluster: rates.append(cluster.rate) or [], pool=spec, forecast=Seer())
     replay([Tick(0)], ours)
     assert (spans, rates) == ([42], [7.5])
     rates.clear()

@@ -50,13 +50,13 @@ steps = st.lists(
 
 
 @given(steps, st.booleans())
-def test_belief_is_the_last_report_and_what_was_sent_since(told: list[Step], in_flight: bool) -> None:
+def test_belief_is_the_last_report_and_what_was_sent_since(expected: list[Step], in_flight: bool) -> None:
     """A report shows how things were when it was measured; only the own dispatches since then are known besides."""
     state = a_state("requests", "tokens", "queued_tokens", "waiting", "running", in_flight=in_flight)
     now = measured_at = 0
     base = [0, 0]
     history: list[tuple[int, int, int]] = []
-    for what, first, second in told:
+    for what, first, second in expected:
         if what == "pass":
             now += first
         elif what == "send":
@@ -140,11 +140,11 @@ def test_able_is_who_serves_the_model_in_this_stage_is_up_and_can_hold_it(
         ([ReplicaSpec(up=False)], 10, ""),
     ],
 )
-def test_a_request_that_nobody_will_ever_take_is_hopeless(
+def test_a_request_that_no_replica_will_ever_take_is_hopeless(
     replicas: list[ReplicaSpec], prompt: int, reason: str
 ) -> None:
-    told = State(replicas, Belief(), ()).hopeless(a_request(prompt=prompt))
-    assert reason in told if reason else not told
+    hopeless = State(replicas, Belief(), ()).hopeless(a_request(prompt=prompt))
+    assert reason in hopeless if reason else not hopeless
 
 
 def test_a_request_fits_to_the_last_token() -> None:

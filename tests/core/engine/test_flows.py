@@ -15,7 +15,7 @@ class Tokens:
 
     def __init__(self) -> None:
         self.tokens: dict[Any, int] = {}
-        self.told: list[tuple[Any, ...]] = []
+        self.calls: list[tuple[Any, ...]] = []
 
     def queue(self, request: RequestView) -> int:
         return request.priority
@@ -27,10 +27,10 @@ class Tokens:
         return self.tokens.get(flow, 0) + sum(request.prompt_tokens for request in ahead)
 
     def joined(self, request: RequestView, waiting: Any) -> None:
-        self.told.append(("joined", request.tenant, sorted(waiting)))
+        self.calls.append(("joined", request.tenant, sorted(waiting)))
 
     def charge(self, request: RequestView, prompt_tokens: int, output_tokens: int) -> None:
-        self.told.append(("charge", request.tenant, prompt_tokens, output_tokens))
+        self.calls.append(("charge", request.tenant, prompt_tokens, output_tokens))
         flow: Hashable = request.tenant
         self.tokens[flow] = self.tokens.get(flow, 0) + prompt_tokens + output_tokens
 
@@ -57,7 +57,7 @@ def test_flows_take_turns_as_if_each_before_were_admitted() -> None:
     assert len(queue) == 5
 
 
-def test_a_key_orders_a_flow_and_a_new_head_is_told() -> None:
+def test_a_key_orders_a_flow_and_a_new_head_is_notified() -> None:
     queue, _ = a_queue()
     assert queue.push(waiting(0, 0, priority=1))
     assert queue.push(waiting(1, 0, priority=0))
@@ -74,17 +74,17 @@ def test_what_was_made_is_charged_once_at_the_next_look_after_a_change() -> None
     queue.admit(first, 10)
     first.produced = 3
     assert ids(queue) == [2, 1]
-    assert policy.told == [
+    assert policy.calls == [
         ("charge", 0, 10, 0), ("charge", 0, 0, 3), ("joined", 0, []), ("joined", 1, [0]),
     ]  # fmt: skip
     first.produced = 4
     assert ids(queue) == [2, 1]  # nothing has changed
-    assert len(policy.told) == 4
+    assert len(policy.calls) == 4
     queue.stir()
     assert ids(queue) == [2, 1]
     first.produced = 5
     queue.end(first)
-    assert policy.told[4:] == [("charge", 0, 0, 1), ("charge", 0, 0, 1)]
+    assert policy.calls[4:] == [("charge", 0, 0, 1), ("charge", 0, 0, 1)]
 
 
 def test_who_gave_way_is_not_charged_again() -> None:
@@ -99,14 +99,14 @@ def test_who_gave_way_is_not_charged_again() -> None:
     assert ids(queue) == [2, 0, 1]
     queue.remove(first)
     queue.admit(first, 10)
-    assert [told for told in policy.told if told[0] == "charge"] == [("charge", 0, 10, 0), ("charge", 0, 0, 0)]
+    assert [entry for entry in policy.calls if entry[0] == "charge"] == [("charge", 0, 10, 0), ("charge", 0, 0, 0)]
 
 
-def test_a_flow_that_nobody_waits_in_any_more_is_not_told_of() -> None:
+def test_a_flow_without_waiting_requests_is_not_notified() -> None:
     queue, policy = a_queue()
     gone = waiting(0, 0)
     queue.push(gone)
     queue.remove(gone)
     queue.push(waiting(1, 1))
     assert ids(queue) == [1]
-    assert policy.told == [("joined", 1, [])]
+    assert policy.calls == [("joined", 1, [])]

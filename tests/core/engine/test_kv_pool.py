@@ -167,7 +167,7 @@ class PoolOfBlocks(RuleBasedStateMachine):
             assert self.pool.lookup(pair.sequence) == self.slow.hit(pair.work, pair.need)[0]
 
     @invariant()
-    def the_listener_was_told_all(self) -> None:
+    def the_listener_got_all(self) -> None:
         if not hasattr(self, "pool"):
             return
         present: set[int] = set()
@@ -255,7 +255,7 @@ def test_without_caching_nothing_is_found_or_kept() -> None:
     assert (pool.held, pool.cached, pool.explicit, pool.nodes) == (0, 0, 0, {})
 
 
-def test_holding_a_hit_takes_what_nobody_held_out_of_the_evictable() -> None:
+def test_holding_a_hit_takes_unheld_blocks_out_of_the_evictable() -> None:
     pool = KvPool(10, 2, True)
     end(pool, computed(pool, a_sequence(0, (1, 4), (2, 8)), 8))
     hit = a_sequence(1, (1, 4), (2, 8), prompt=9)

@@ -31,7 +31,7 @@ def begun(ids: tuple[int, ...], chunk: Chunk, before: LayerPass | None, swapping
     """A pass that begins now, as a lane begins it."""
     lane = a_lane(cost=COST, layers=10)
     duration = lane.estimate(StepShape(0, (chunk,))).base + swapping
-    return LayerPass(lane, ids, (chunk,), 1.0, duration, swapping, before)
+    return LayerPass(10, lane.estimate, ids, (chunk,), 1.0, duration, swapping, before)
 
 
 @pytest.mark.parametrize(
@@ -68,10 +68,10 @@ class Urgent:
     """The newest prompt first, whole, in passes that are left."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[int, int, int]] = []
+        self.calls: list[tuple[int, int, int]] = []
 
     def served(self, request: RequestView, tokens: int, now: int) -> None:
-        self.told.append((request.id, tokens, now))
+        self.calls.append((request.id, tokens, now))
 
     def batch(self, lane: LaneView) -> Batch:
         known = [*lane.prefilling, *lane.queue()]
@@ -94,7 +94,7 @@ def test_a_newcomer_is_heard_at_the_next_layer() -> None:
     """The long prompt is left at 4 s, the short one takes 2 s, the long one's rest 7 layers and a step's second."""
     log, batcher = driven(False)
     assert [(at, who) for at, what, who in log if what == "first token"] == [(ps(6.0), 1), (ps(14.0), 0)]
-    assert batcher.told == [(1, 1, ps(6.0)), (1, 1, ps(6.0)), (0, 1, ps(14.0)), (0, 1, ps(14.0))]
+    assert batcher.calls == [(1, 1, ps(6.0)), (1, 1, ps(6.0)), (0, 1, ps(14.0)), (0, 1, ps(14.0))]
     assert driven(True)[0] == log
 
 

@@ -49,7 +49,7 @@ def test_a_session_has_one_pin_and_lets_it_go_when_it_is_back() -> None:
     pool.check(0)
 
 
-def test_nobodys_pins_are_independent() -> None:
+def test_pins_of_no_session_are_independent() -> None:
     pool = KvPool(100, 2, True)
     pins = Pins(pool)
     pinned(pool, pins, -1, 1, 10)

@@ -57,7 +57,7 @@ def test_a_subclass_does_not_inherit_the_promise_of_a_budget(batcher: Batcher) -
 
 
 @pytest.mark.parametrize("batcher", [Chunked(), Promising()])
-def test_a_batcher_of_a_class_that_promises_a_budget_is_not_asked(batcher: Batcher) -> None:
+def test_a_batcher_of_a_class_that_promises_a_budget_is_not_called(batcher: Batcher) -> None:
     assert budgeted(batcher) and replica(batcher).lanes[0].fills
 
 

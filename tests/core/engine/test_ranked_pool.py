@@ -49,17 +49,17 @@ def test_the_least_rank_goes_first_and_the_oldest_of_equals() -> None:
     assert gone == [2, 4, 1, 3]
 
 
-def test_a_rank_is_asked_again_when_an_extent_was_held_since() -> None:
-    asked: list[int] = []
+def test_a_rank_is_read_again_when_an_extent_was_held_since() -> None:
+    requests: list[int] = []
 
     def rank(sequence: Any, extent: int, blocks: int) -> int:
-        asked.append(extent)
-        return 9 if asked == [1] else 0 if extent < 0 else 5 if extent == 2 else 1
+        requests.append(extent)
+        return 9 if requests == [1] else 0 if extent < 0 else 5 if extent == 2 else 1
 
     pool = RankedPool(100, 2, True, None, rank)
     left(pool, 1, 2)
     left(pool, 2, 2)
     left(pool, 1, 2)
-    assert [extent for extent in asked if extent >= 0] == [1, 2, 1]
+    assert [extent for extent in requests if extent >= 0] == [1, 2, 1]
     pool.settle(2)
     assert cached(pool) == {2}, "by its first rank extent 1 would have stayed"

@@ -69,7 +69,7 @@ class Listening:
 
 
 @given(entries, st.booleans(), st.data())
-def test_a_batcher_is_told_who_waits_and_in_which_order(
+def test_a_batcher_sees_the_waiting_requests_in_their_order(
     drawn: list[tuple[int, int]], sorts: bool, data: st.DataObject
 ) -> None:
     batcher = Listening()

@@ -20,10 +20,10 @@ beliefs = st.builds(
 
 @given(st.lists(specs, max_size=3), beliefs)
 def test_what_is_written_is_read_back(replicas: list[ReplicaSpec], belief: Belief) -> None:
-    told = json.loads(json.dumps(header(replicas, belief, {"router": {"pull": {"slots": 3}}}, seed=5, poise="1")))
-    assert replicas_of(told) == replicas
-    assert belief_of(told) == belief
-    assert (told["seed"], told["poise"], told["policies"]) == (5, "1", {"router": {"pull": {"slots": 3}}})
+    result = json.loads(json.dumps(header(replicas, belief, {"router": {"pull": {"slots": 3}}}, seed=5, poise="1")))
+    assert replicas_of(result) == replicas
+    assert belief_of(result) == belief
+    assert (result["seed"], result["poise"], result["policies"]) == (5, "1", {"router": {"pull": {"slots": 3}}})
 
 
 def test_fields_that_came_later_take_their_defaults() -> None:

@@ -135,8 +135,8 @@ def test_every_kind_of_event_and_action_survives_a_file(kind: Any, tmp_path: Pat
 
 def test_the_true_output_length_is_never_recorded_before_it_is_known() -> None:
     """A request that ended tells what it had by then, no other event: a replay must know no more than the control."""
-    told = [kind.__name__ for kind in KINDS if "output_tokens" in kind._fields]
-    assert told == ["Finished", "Cancelled", "Failed"]
+    kinds = [kind.__name__ for kind in KINDS if "output_tokens" in kind._fields]
+    assert kinds == ["Finished", "Cancelled", "Failed"]
 
 
 def a_day(control: Control) -> Trace:
@@ -207,7 +207,7 @@ def test_the_kinds_are_those_that_control_knows() -> None:
     assert {Arrived, Prefilled, Refused} < set(events.Event.__args__)
 
 
-def test_a_line_that_a_crash_cut_off_is_said_and_left_out(tmp_path: Path) -> None:
+def test_a_line_that_a_crash_cut_off_is_noted_and_left_out(tmp_path: Path) -> None:
     path = tmp_path / "cut.jsonl"
     recorded([Tick(1), Cancelled(2, 3, "ü")]).save(path)
     whole = path.read_bytes()
@@ -242,9 +242,9 @@ def test_lines_of_earlier_versions_are_read(line: str, item: Any, tmp_path: Path
 
 
 def test_reasons_may_hold_any_text(tmp_path: Path) -> None:
-    said = [Cancelled(1, 2, text) for text in ("a\u2028b\x85c\x0bd\n", "\x00\x7f", "ü€😀", '"\\')]
-    recorded([*said, Cancelled(1, 2, "half \ud800 of a pair")]).save(tmp_path / "day.jsonl")
-    assert list(Trace.load(tmp_path / "day.jsonl").items()) == [*said, Cancelled(1, 2, "half ? of a pair")]
+    found = [Cancelled(1, 2, text) for text in ("a\u2028b\x85c\x0bd\n", "\x00\x7f", "ü€😀", '"\\')]
+    recorded([*found, Cancelled(1, 2, "half \ud800 of a pair")]).save(tmp_path / "day.jsonl")
+    assert list(Trace.load(tmp_path / "day.jsonl").items()) == [*found, Cancelled(1, 2, "half ? of a pair")]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind.__name__))

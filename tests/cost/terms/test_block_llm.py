@@ -76,11 +76,11 @@ def test_a_pool_holds_the_variants_that_it_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("term", "said"),
+    ("term", "message"),
     [({"variants": -1}, "variants -1"), ({"shared": 1.5}, "no part of the blocks"), ({"skew": -1.0}, "skew -1")],
 )
-def test_what_cannot_be(term: dict[str, float], said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_what_cannot_be(term: dict[str, float], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         BlockLlm(**term)  # type: ignore[arg-type]
 
 

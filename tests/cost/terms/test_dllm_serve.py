@@ -57,8 +57,8 @@ def test_a_step_is_the_mean_of_the_event_models(n: int, length: int, every: int,
         seconds.append(step_s(estimator, running))
         for each in running:
             each.done += 1
-    said = time(built(term), StepShape(n), n * (length - 64)) / SECOND
-    assert said == pytest.approx(fmean(seconds), rel=2 * NEAR)
+    predicted = time(built(term), StepShape(n), n * (length - 64)) / SECOND
+    assert predicted == pytest.approx(fmean(seconds), rel=2 * NEAR)
 
 
 @pytest.mark.parametrize("crowd", [1, 8, 24])
@@ -130,8 +130,8 @@ def test_chords_of_what_is_convex_are_near(square: int, slope: int, floor: int, 
     points = chords(at, 1, 10_000)
     high = next(i for i, point in enumerate(points) if point[0] >= place) or 1
     (a, low), (b, top) = points[high - 1], points[high]
-    said = low + (top - low) * (place - a) / (b - a)
-    assert at(place) * (1 - 1e-9) <= said <= at(place) * (1 + 2.1 * NEAR)
+    predicted = low + (top - low) * (place - a) / (b - a)
+    assert at(place) * (1 - 1e-9) <= predicted <= at(place) * (1 + 2.1 * NEAR)
 
 
 def tokens(term: DllmServe, pool: Pool = POOL) -> int:
@@ -168,8 +168,8 @@ def test_what_cannot_be() -> None:
         (lambda: DllmServe(output=-1), "give 0 or more"),
         (lambda: DllmServe(refresh="mixt"), "give one of mixed, aligned"),
     ]
-    for made, said in cases:
-        with pytest.raises(UserError, match=said):
+    for made, expected in cases:
+        with pytest.raises(UserError, match=expected):
             made()
     few = replace(POOL, engine=Engine(kv_blocks=1))
     with pytest.raises(CapacityError, match="another cap"):
@@ -180,5 +180,5 @@ def test_what_cannot_be() -> None:
 def test_a_slow_device_scales_every_chord(n: int, kv: int, factor: float) -> None:
     """Also those whose line begins below 0."""
     estimator = built(DllmServe(every=1))
-    said, slow = (time(each, StepShape(n), kv) for each in (estimator, Slow(estimator, factor)))
-    assert slow == pytest.approx(said * factor, abs=kv + 2)
+    predicted, slow = (time(each, StepShape(n), kv) for each in (estimator, Slow(estimator, factor)))
+    assert slow == pytest.approx(predicted * factor, abs=kv + 2)

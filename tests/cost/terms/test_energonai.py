@@ -18,8 +18,8 @@ INNER = Roofline().build(POOL)
 
 def test_padding_costs_what_equal_lengths_would() -> None:
     chunks = (Chunk(64, 0), Chunk(512, 0), Chunk(128, 0))
-    told = EnergonAI(padding=True).around(INNER, POOL).step(StepShape(4, chunks))
-    assert told == INNER.step(StepShape(4, (Chunk(512, 0),) * 3)) and padded(chunks)[0].tokens == 512
+    found = EnergonAI(padding=True).around(INNER, POOL).step(StepShape(4, chunks))
+    assert found == INNER.step(StepShape(4, (Chunk(512, 0),) * 3)) and padded(chunks)[0].tokens == 512
     equal = StepShape(0, (Chunk(512, 0),) * 3)
     assert EnergonAI(padding=True).around(INNER, POOL).step(equal) == INNER.step(equal)
 

@@ -116,7 +116,7 @@ LARGE = Pool(DEEPSEEK_V3, H100, data=16, weights="fp8")
 
 
 @pytest.mark.parametrize(
-    ("pool", "term", "said"),
+    ("pool", "term", "message"),
     [
         (POOL, {"servers": 8}, "8 servers of 8 devices with 2 copies"),
         (POOL, {"servers": 2, "copies": 3}, "give servers from copies up to 7"),
@@ -127,8 +127,8 @@ LARGE = Pool(DEEPSEEK_V3, H100, data=16, weights="fp8")
         (POOL, {"batches": 0}, "batches 0"),
     ],
 )
-def test_what_cannot_be(pool: Pool, term: dict[str, int], said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_what_cannot_be(pool: Pool, term: dict[str, int], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         ExpertAsAService(**term).around(Roofline().build(pool), pool)
 
 
@@ -164,6 +164,6 @@ def test_through_outages_the_simulator_serves_what_the_fluid_does(load: float) -
     assert fluid < 1 - 1e-9 or load < 1
 
 
-def test_shares_of_devices_are_told() -> None:
-    told: Any = ExpertAsAService().around(Roofline().build(POOL), POOL).describe()["expert_as_a_service"]
-    assert told == {"clients": 4, "servers": 4, "copies": 2, "batches": 2}
+def test_shares_of_devices_are_described() -> None:
+    description: Any = ExpertAsAService().around(Roofline().build(POOL), POOL).describe()["expert_as_a_service"]
+    assert description == {"clients": 4, "servers": 4, "copies": 2, "batches": 2}

@@ -48,27 +48,27 @@ closely = 1e-6
 
 @given(requests, contexts, parts, parts)
 def test_a_decode_step_is_that_of_the_plan(n: int, context: int, on_cpu: float, kept: float) -> None:
-    said = seconds(built(term=MoeGen(on_cpu, kept)), StepShape(n), n * context)
-    assert said == pytest.approx(OFFLOADED.decode_s(Plan(n, on_cpu, kept), context), rel=closely)
+    predicted = seconds(built(term=MoeGen(on_cpu, kept)), StepShape(n), n * context)
+    assert predicted == pytest.approx(OFFLOADED.decode_s(Plan(n, on_cpu, kept), context), rel=closely)
 
 
 @given(requests, contexts)
 def test_by_itself_it_is_no_longer_than_any_plan(n: int, context: int) -> None:
-    said = seconds(built(), StepShape(n), n * context)
+    predicted = seconds(built(), StepShape(n), n * context)
     plans = [Plan(n, share, OFFLOADED.keepable()) for share in SHARES]
-    assert said <= min(OFFLOADED.decode_s(plan, context) for plan in plans) * (1 + closely)
+    assert predicted <= min(OFFLOADED.decode_s(plan, context) for plan in plans) * (1 + closely)
 
 
 @given(st.integers(1, 200), st.integers(1, 4000), parts)
 def test_prompts_are_those_of_the_closed_form(n: int, prompt: int, kept: float) -> None:
-    said = seconds(built(term=MoeGen(kept=kept)), StepShape(0, (Chunk(prompt, 0),) * n), 0)
-    assert said == pytest.approx(OFFLOADED.prefill_s(n, prompt, kept), rel=closely)
+    predicted = seconds(built(term=MoeGen(kept=kept)), StepShape(0, (Chunk(prompt, 0),) * n), 0)
+    assert predicted == pytest.approx(OFFLOADED.prefill_s(n, prompt, kept), rel=closely)
 
 
 @given(requests, contexts)
 def test_whole_batches_are_those_of_the_closed_form(n: int, context: int) -> None:
-    said = seconds(built(term=MoeGen(whole=True)), StepShape(n), n * context)
-    assert said == pytest.approx(OFFLOADED.model_based_s(n, context), rel=closely)
+    predicted = seconds(built(term=MoeGen(whole=True)), StepShape(n), n * context)
+    assert predicted == pytest.approx(OFFLOADED.model_based_s(n, context), rel=closely)
 
 
 sparse = (
@@ -120,17 +120,17 @@ def test_memory_is_the_hosts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pool", "said"),
+    ("pool", "message"),
     [
         (replace(POOL, model=model("llama-3.1-8b")), "no experts"),
         (replace(POOL, device=replace(POOL.device, host_bw=0.0)), "no link to the host; give host_bw"),
         (replace(POOL, tensor=2), "one device; the pool has tensor 2"),
     ],
 )
-def test_pools_that_it_cannot_serve(pool: Pool, said: str) -> None:
-    for asked in (lambda: built(pool), lambda: MoeGen().held(pool)):
-        with pytest.raises(ScenarioError, match=said):
-            asked()
+def test_pools_that_it_cannot_serve(pool: Pool, message: str) -> None:
+    for query in (lambda: built(pool), lambda: MoeGen().held(pool)):
+        with pytest.raises(ScenarioError, match=message):
+            query()
 
 
 @pytest.mark.parametrize(

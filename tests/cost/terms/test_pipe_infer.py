@@ -45,7 +45,7 @@ def test_one_request_is_the_closed_form(a: float, run: int, draft: float, contex
 
 
 @given(st.floats(0, 0.95), st.integers(1, 300), st.integers(0, 500_000))
-def test_nobody_is_slower_and_more_requests_gain_less(a: float, decodes: int, kv: int) -> None:
+def test_no_request_is_slower_and_more_requests_gain_less(a: float, decodes: int, kv: int) -> None:
     estimator = PipeInfer(a).around(INNER, POOL)
 
     def gain(n: int) -> float:

@@ -68,7 +68,7 @@ def test_the_best_pair_is_that_of_the_closed_form(load: Load) -> None:
     assert name(other) == "T2P4" and name(given) in CHOICES
 
 
-def test_other_terms_are_asked_under_both_layouts() -> None:
+def test_other_terms_are_called_under_both_layouts() -> None:
     cost = Termed(Roofline(), (NanoFlow(), Seesaw("P8", "T8")))
     inner = Termed(Roofline(), (NanoFlow(),))
     found = cost.build(POOL)
@@ -78,13 +78,13 @@ def test_other_terms_are_asked_under_both_layouts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pool", "said"),
+    ("pool", "message"),
     [
         (replace(POOL, role="prefill"), "give mixed"),
         (replace(POOL, device=replace(POOL.device, host_bw=0.0)), "give host_gb_s"),
         (replace(POOL, tensor=2), "in no layout"),
     ],
 )
-def test_pools_that_cannot_change(pool: Pool, said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_pools_that_cannot_change(pool: Pool, message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         built(Seesaw(), pool)

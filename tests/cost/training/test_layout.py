@@ -14,7 +14,7 @@ JOB = Job(model("mixtral-8x7b"), device("H100"), 64, 4096, 256)
 
 
 @pytest.mark.parametrize(
-    ("layout", "said"),
+    ("layout", "message"),
     [
         (Layout(tensor=8, pipeline=4, data=3), "tensor 8 × context 1 × pipeline 4 × data 3 = 96, but the job has 64"),
         (Layout(tensor=64), "tensor 64 does not divide the 32 heads"),
@@ -29,10 +29,10 @@ JOB = Job(model("mixtral-8x7b"), device("H100"), 64, 4096, 256)
         (Layout(pipeline=2, data=32, chunks=2), "one_f_one_b has one chunk on each rank, not 2"),
     ],
 )
-def test_faults_are_named(layout: Layout, said: str) -> None:
+def test_faults_are_named(layout: Layout, message: str) -> None:
     with pytest.raises(ScenarioError) as caught:
         predict(JOB, layout)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_experts_fold_over_attention_s_ranks() -> None:

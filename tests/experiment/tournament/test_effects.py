@@ -40,7 +40,7 @@ def test_effects_come_back_exactly_without_noise() -> None:
     assert sum(found.shares.values()) == pytest.approx(1, abs=0.05)
 
 
-def test_a_prediction_counts_the_pairs_it_is_told_of() -> None:
+def test_a_prediction_counts_the_pairs_it_is_given() -> None:
     found = fit(planted(0, noise=0.0), LEVELS)
     bare = found.predicted((3, 2, 1)) - found.predicted((0, 0, 0))
     assert bare == pytest.approx(0.3 + 0.25 + 0.5 / 3)

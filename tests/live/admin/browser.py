@@ -41,7 +41,7 @@ class Browser:
     """One browser with one page. said: what its console and its log complained about."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.errors: list[str] = []
         self._expected: dict[str, asyncio.Event] = {}
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._next = 0
@@ -92,9 +92,9 @@ class Browser:
             message["sessionId"] = self._session
         answer = self._waiting[self._next] = asyncio.get_running_loop().create_future()
         self._commands.write(json.dumps(message).encode() + b"\0")
-        told = await asyncio.wait_for(answer, PATIENCE_S)
-        assert "error" not in told, told
-        result: dict[str, Any] = told["result"]
+        reply = await asyncio.wait_for(answer, PATIENCE_S)
+        assert "error" not in reply, reply
+        result: dict[str, Any] = reply["result"]
         return result
 
     async def open(self, url: str) -> None:
@@ -107,8 +107,8 @@ class Browser:
 
     async def value(self, expression: str) -> Any:
         """What an expression gives on the page; one that cannot be computed yet gives None."""
-        told = await self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        return told["result"].get("value")
+        reply = await self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        return reply["result"].get("value")
 
     async def until(self, expression: str) -> None:
         """Wait until an expression is true on the page."""
@@ -135,16 +135,16 @@ class Browser:
     async def _hear(self, reader: asyncio.StreamReader) -> None:
         while True:
             try:
-                told = json.loads((await reader.readuntil(b"\0"))[:-1])
+                reply = json.loads((await reader.readuntil(b"\0"))[:-1])
             except asyncio.IncompleteReadError:
                 return
-            if "id" in told:
-                self._waiting.pop(told["id"]).set_result(told)
+            if "id" in reply:
+                self._waiting.pop(reply["id"]).set_result(reply)
                 continue
-            self._expected.setdefault(told["method"], asyncio.Event()).set()
-            if told["method"] == "Runtime.exceptionThrown":
-                self.said.append(json.dumps(told["params"]["exceptionDetails"])[:500])
-            elif told["method"] == "Runtime.consoleAPICalled" and told["params"]["type"] in ("error", "warning"):
-                self.said.append(json.dumps(told["params"]["args"])[:500])
-            elif told["method"] == "Log.entryAdded" and told["params"]["entry"]["level"] in ("error", "warning"):
-                self.said.append(told["params"]["entry"]["text"])
+            self._expected.setdefault(reply["method"], asyncio.Event()).set()
+            if reply["method"] == "Runtime.exceptionThrown":
+                self.errors.append(json.dumps(reply["params"]["exceptionDetails"])[:500])
+            elif reply["method"] == "Runtime.consoleAPICalled" and reply["params"]["type"] in ("error", "warning"):
+                self.errors.append(json.dumps(reply["params"]["args"])[:500])
+            elif reply["method"] == "Log.entryAdded" and reply["params"]["entry"]["level"] in ("error", "warning"):
+                self.errors.append(reply["params"]["entry"]["text"])

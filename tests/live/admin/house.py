@@ -58,8 +58,8 @@ async def ask(
         await writer.wait_closed()
     head, _, rest = raw.partition(b"\r\n\r\n")
     first, *others = head.decode().split("\r\n")
-    told = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in others)}
-    return Answer(int(first.split()[1]), told, rest)
+    fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in others)}
+    return Answer(int(first.split()[1]), fields, rest)
 
 
 @dataclass
@@ -83,9 +83,9 @@ class House:
 
     async def complete(self, prompt: str, key: str = "", **given: Any) -> Answer:
         """One request of a client."""
-        asked = {"model": MODEL, "messages": [{"role": "user", "content": prompt}], "max_tokens": 4, **given}
+        body = {"model": MODEL, "messages": [{"role": "user", "content": prompt}], "max_tokens": 4, **given}
         headers = {"content-type": "application/json", **({"authorization": f"Bearer {key}"} if key else {})}
-        return await ask(self.port, "/v1/chat/completions", "POST", headers, json.dumps(asked).encode())
+        return await ask(self.port, "/v1/chat/completions", "POST", headers, json.dumps(body).encode())
 
     async def look(self, target: str, method: str = "GET", **headers: str) -> Answer:
         """One request to the admin port."""

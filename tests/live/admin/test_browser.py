@@ -28,10 +28,10 @@ async def traffic(here: House, enough: asyncio.Event) -> None:
     turn = 0
     while not enough.is_set():
         turn += 1
-        asked = (
+        requests = (
             here.complete(f"{n % 5} " * 300 + str(turn), keys[n % 2], max_tokens=30, stream=True) for n in range(8)
         )
-        await asyncio.gather(*asked)
+        await asyncio.gather(*requests)
 
 
 def tenants(folder: Path) -> Tenants:
@@ -83,8 +83,8 @@ def test_the_page_shows_what_there_is(tmp_path: Path) -> None:
                 await browser.until("document.querySelector('#all').classList.contains('old')")
             enough.set()
             await load
-            said = [each for each in browser.said if "ERR_CONNECTION_REFUSED" not in each]  # it was stopped
-            assert said == []
+            errors = [each for each in browser.errors if "ERR_CONNECTION_REFUSED" not in each]  # it was stopped
+            assert errors == []
 
     run(main)
 
@@ -147,7 +147,7 @@ async def check_windows(browser: Browser) -> None:
             (Path(folder) / f"{name}.png").write_bytes(picture)
 
 
-def test_a_token_is_asked_for_and_remembered(tmp_path: Path) -> None:
+def test_a_token_is_requested_and_remembered(tmp_path: Path) -> None:
     async def main() -> None:
         async with house(("a",), token="sesame") as here:
             async with Browser() as browser:
@@ -162,6 +162,6 @@ def test_a_token_is_asked_for_and_remembered(tmp_path: Path) -> None:
                 assert await browser.value("document.querySelector('#ask').hidden")
                 await browser.open(f"http://127.0.0.1:{here.admin_port}/")
                 await browser.until(text("#ready") + " === 'ready'")
-            assert all("401" in each for each in browser.said), browser.said
+            assert all("401" in each for each in browser.errors), browser.errors
 
     run(main)

@@ -50,7 +50,7 @@ def test_without_a_look_there_are_decisions_without_grounds() -> None:
     assert not isinstance(bench.control.router, ObservedPolicy)
 
 
-def test_who_is_held_is_told_why_and_what_it_waited() -> None:
+def test_a_held_request_has_its_reason_and_its_wait() -> None:
     bench = Bench(1, admission=[Ceiling(1)])
     receipts = Receipts(bench.world)
     receipts.open()
@@ -59,8 +59,8 @@ def test_who_is_held_is_told_why_and_what_it_waited() -> None:
     bench.ask()
     bench.now += 5 * 10**12
     bench.calls[0].answer()
-    told_of = [(each.request, each.outcome, each.reason) for each in receipts.kept]
-    assert told_of == [
+    kept = [(each.request, each.outcome, each.reason) for each in receipts.kept]
+    assert kept == [
         (0, "sent", ""),
         (1, "held", "every engine has as much as it may be sent"),
         (2, "held", "others wait before it"),
@@ -69,7 +69,7 @@ def test_who_is_held_is_told_why_and_what_it_waited() -> None:
     assert receipts.kept[-1].waited >= 5 * 10**12
 
 
-def test_who_is_held_because_nobody_is_there_is_told_so() -> None:
+def test_a_request_held_for_lack_of_engines_has_that_reason() -> None:
     bench = Bench(1)
     receipts = Receipts(bench.world)
     bench.world.fleet.eject(bench.engines[0])
@@ -87,7 +87,7 @@ def test_another_try_says_what_the_first_one_met() -> None:
     assert second.reason == f"{first.engine}: was refused"
 
 
-def test_who_is_turned_away_is_told_by_whom() -> None:
+def test_a_refused_request_names_the_policy() -> None:
     class Full:
         needs = ()
 
@@ -102,7 +102,7 @@ def test_who_is_turned_away_is_told_by_whom() -> None:
     assert (only.outcome, only.reason) == ("refused", "full up") and only.grounds is not None
 
 
-def test_the_choice_of_a_shadow_is_told_beside_the_other() -> None:
+def test_the_choice_of_a_shadow_is_shown_beside_the_other() -> None:
     class Last:
         needs = ()
 
@@ -113,8 +113,8 @@ def test_the_choice_of_a_shadow_is_told_beside_the_other() -> None:
     receipts = Receipts(bench.world)
     receipts.open()
     bench.ask()
-    said = as_dict(receipts.kept[0], [], 0)
-    assert [each["name"] for each in said["engines"] if each.get("shadow")] == ["e1"]
+    text = as_dict(receipts.kept[0], [], 0)
+    assert [each["name"] for each in text["engines"] if each.get("shadow")] == ["e1"]
     receipts.close()
     assert type(bench.control.router.shadow) is Last and bench.control.router.agreement.decisions == 1
 
@@ -154,16 +154,16 @@ def test_a_copy_of_a_policy_that_is_looked_at_is_a_policy() -> None:
 
 
 @given(st.lists(st.sampled_from(["ask", "answer", "fail", "leave", "look", "away"]), max_size=40))
-def test_looking_changes_no_decision_and_each_is_told_once(script: list[str]) -> None:
+def test_looking_changes_no_decision_and_each_is_shown_once(script: list[str]) -> None:
     benches = [Bench(2, PrefixCache(), admission=[Ceiling(2)]) for _ in range(2)]
     receipts = Receipts(benches[0].world)
     for bench in benches:
-        asked = []
+        requests = []
         for step in script:
             if step == "ask":
-                asked.append(bench.ask(prompt=130, **PROMPT)[1])
-            elif step == "leave" and asked:
-                asked.pop().leave()
+                requests.append(bench.ask(prompt=130, **PROMPT)[1])
+            elif step == "leave" and requests:
+                requests.pop().leave()
             elif step in ("answer", "fail") and bench.calls:
                 bench.calls[0].answer() if step == "answer" else bench.calls[0].fail("reset")
             elif step in ("look", "away") and bench is benches[0]:

@@ -38,19 +38,19 @@ def test_the_steps_add_up_to_all_that_was_counted(steps: list[list[float]]) -> N
     for number, step in enumerate(steps):
         sofar = sofar + step
         recent.mark(a_total(10 * (number + 1), sofar))
-    told = recent.steps
-    assert [sum(each.ttft) for each in told] == [each.requests for each in told] == [len(step) for step in steps]
+    decided = recent.steps
+    assert [sum(each.ttft) for each in decided] == [each.requests for each in decided] == [len(step) for step in steps]
     whole = between(a_total(0, []), a_total(10 * len(steps), sofar))
-    assert [sum(column) for column in zip(*(each.ttft for each in told), strict=True)] == list(whole.ttft)
+    assert [sum(column) for column in zip(*(each.ttft for each in decided), strict=True)] == list(whole.ttft)
 
 
-@pytest.mark.parametrize(("asked_s", "since_s"), [(10, 90), (60, 40), (1000, 0)])
-def test_the_last_seconds_begin_at_the_step_that_is_as_old(asked_s: float, since_s: int) -> None:
+@pytest.mark.parametrize(("window_s", "since_s"), [(10, 90), (60, 40), (1000, 0)])
+def test_the_last_seconds_begin_at_the_step_that_is_as_old(window_s: float, since_s: int) -> None:
     recent = Recent(a_total(0, []))
     for at in range(10, 101, 10):
         recent.mark(a_total(at, [0.05] * at))
     now = a_total(103, [0.05] * 103)
-    assert recent.last(now, asked_s).requests == 103 - since_s
+    assert recent.last(now, window_s).requests == 103 - since_s
 
 
 def test_only_so_many_steps_are_kept() -> None:

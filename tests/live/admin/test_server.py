@@ -34,21 +34,21 @@ def balanced(state: dict[str, Any]) -> bool:
 def test_the_state_adds_up_while_requests_come_and_go() -> None:
     async def main() -> None:
         async with house(admission=[Ceiling(2)]) as here:
-            asked = [asyncio.ensure_future(here.complete(f"{n} " * 50, max_tokens=30)) for n in range(12)]
+            pending = [asyncio.ensure_future(here.complete(f"{n} " * 50, max_tokens=30)) for n in range(12)]
             most_held = 0
-            while not all(each.done() for each in asked):
+            while not all(each.done() for each in pending):
                 state = (await here.look("/state")).json
                 assert balanced(state)
                 assert all(each["in_flight"] <= 2 for each in state["engines"].values())
                 most_held = max(most_held, state["requests"]["held"])
             assert most_held > 0
-            assert {each.result().status for each in asked} == {200}
+            assert {each.result().status for each in pending} == {200}
             state = (await here.look("/state")).json
             assert state["requests"] == {"open": 0, "held": 0}
             assert sum(each["sent"] for each in state["engines"].values()) == 12
             assert state["tenants"][""]["requests"] == 12
             assert state["tenants"][""]["output"] == sum(
-                each.result().json["usage"]["completion_tokens"] for each in asked
+                each.result().json["usage"]["completion_tokens"] for each in pending
             )
             assert state["latency"]["e2e"]["count"] == 12
             decided = (await here.look("/decisions?n=100")).json
@@ -60,13 +60,13 @@ def test_the_state_adds_up_while_requests_come_and_go() -> None:
 def test_events_begin_with_all_and_changes_lead_to_the_state() -> None:
     async def main() -> None:
         async with house() as here:
-            told = asyncio.get_running_loop().create_task(
+            received = asyncio.get_running_loop().create_task(
                 events(here.admin_port, lambda got: len([name for name, _ in got if name == "change"]) >= 2)
             )
             await until(lambda: len(here.admin.feed) == 1)
             assert isinstance(here.gateway.control.router, ObservedPolicy)
             await here.complete("hello " * 200)
-            found = await told
+            found = await received
             assert [name for name, _ in found[:2]] == ["state", "decisions"]
             state = found[0][1]
             for name, data in found:
@@ -143,8 +143,10 @@ def test_a_page_may_not_be_called_by_a_name_that_is_not_its_own() -> None:
 def test_with_a_token_only_the_empty_page_and_health_are_open() -> None:
     async def main() -> None:
         async with house(("a",), token="sesame") as here:
-            told = {path: (await here.look(path)).status for path in (*PATHS, "/events")}
-            assert told == {path: 200 if path in ("/", "/health", "/ready") else 401 for path in (*PATHS, "/events")}
+            statuses = {path: (await here.look(path)).status for path in (*PATHS, "/events")}
+            assert statuses == {
+                path: 200 if path in ("/", "/health", "/ready") else 401 for path in (*PATHS, "/events")
+            }
             for wrong in ("Bearer", "Bearer sesam", "Bearer sesamee", "Basic sesame", "sesame"):
                 assert (await here.look("/state", authorization=wrong)).status == 401
             assert (await here.look("/state", authorization="Bearer sesame")).status == 200
@@ -249,7 +251,7 @@ def test_what_is_not_there_and_what_is_not_taken() -> None:
     run(main)
 
 
-def test_how_far_kv_events_are_followed_is_told() -> None:
+def test_how_far_kv_events_are_followed_is_shown() -> None:
     async def main() -> None:
         async with house(("a",), publish=True) as here:
             for n in range(3):
@@ -268,11 +270,11 @@ SECRETS = ("sk-client-5ecret", "sk-engine-5ecret", "prompt-5ecret", "admin-5ecre
 
 
 async def _everything(here: House) -> bytes:
-    told = [await here.look(path, authorization="Bearer admin-5ecret") for path in PATHS]
-    return b"".join(each.body + repr(each.headers).encode() for each in told)
+    answers = [await here.look(path, authorization="Bearer admin-5ecret") for path in PATHS]
+    return b"".join(each.body + repr(each.headers).encode() for each in answers)
 
 
-def test_no_key_prompt_or_body_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_key_prompt_or_body_is_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Keys of clients and engines, prompts, bodies and headers, whether requests end well or badly."""
     file = tmp_path / "tenants.yaml"
     file.write_text("- name: team\n  key: sk-client-5ecret-0123456789abcdef\n")
@@ -294,10 +296,10 @@ def test_no_key_prompt_or_body_is_told(tmp_path: Path, caplog: pytest.LogCapture
                 (await here.complete("prompt-5ecret", key, max_tokens="prompt-5ecret")).status,
             ]
             assert statuses == [401, 404, 400] and here.gateway.stats.tenants["team"].statuses == {200: 4}
-            told = await _everything(here)
-            assert b"team" in told
+            pages = await _everything(here)
+            assert b"team" in pages
             for secret in SECRETS:
-                assert secret.encode() not in told, secret
+                assert secret.encode() not in pages, secret
                 assert secret not in caplog.text, secret
 
     run(main)

@@ -27,9 +27,9 @@ def test_an_engine_that_died_is_down_since_then_and_new_when_it_is_back() -> Non
             (gone, _) = here.emulated
             await gone.stop()
             await until(lambda: len(here.gateway.world.fleet.serving) == 1)
-            told = (await engines(here))["a"]
-            assert told["state"] == "down"
-            assert 0 <= told["down_at"] <= (await here.look("/state")).json["at"]
+            row = (await engines(here))["a"]
+            assert row["state"] == "down"
+            assert 0 <= row["down_at"] <= (await here.look("/state")).json["at"]
             page = (await here.look("/metrics")).body.decode()
             assert 'poise_engine_state{engine="a",state="down"} 1.0' in page
             assert 'poise_engine_state{engine="a",state="starting"} 0.0' in page
@@ -42,8 +42,8 @@ def test_an_engine_that_died_is_down_since_then_and_new_when_it_is_back() -> Non
             await until(lambda: len([*here.gateway.world.fleet]) == 1)
             here.add("a", gone)
             await until(lambda: len(here.gateway.world.fleet.serving) == 2)
-            told = (await engines(here))["a"]
-            assert told["state"] == "serving" and "down_at" not in told
+            row = (await engines(here))["a"]
+            assert row["state"] == "serving" and "down_at" not in row
 
     run(main)
 

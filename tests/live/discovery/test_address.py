@@ -24,7 +24,7 @@ def test_urls(url: str, expected: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("ftp://a:1", "is not an http or https URL"),
         ("a:8000", "is not an http or https URL"),
@@ -52,10 +52,10 @@ def test_urls(url: str, expected: Engine) -> None:
         ("http://224.0.0.1", "not the address of one machine"),
     ],
 )
-def test_what_is_refused(url: str, said: str) -> None:
+def test_what_is_refused(url: str, message: str) -> None:
     with pytest.raises(UserError) as raised:
         engine(url, "engines.yaml:7")
-    assert str(raised.value).startswith("engines.yaml:7: ") and said in str(raised.value)
+    assert str(raised.value).startswith("engines.yaml:7: ") and message in str(raised.value)
     assert "secret" not in str(raised.value) and "user:" not in str(raised.value)
 
 

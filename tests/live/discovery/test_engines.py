@@ -59,7 +59,7 @@ def test_names_and_labels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "f:1: holds no list of engines"),
         ("# nothing\n", "f:1: holds no list of engines"),
@@ -82,10 +82,10 @@ def test_names_and_labels() -> None:
         ("- {targets: ['169.254.169.254:80']}\n", "it is link-local"),
     ],
 )
-def test_what_is_wrong_with_a_file(text: str, said: str) -> None:
+def test_what_is_wrong_with_a_file(text: str, message: str) -> None:
     with pytest.raises(UserError) as raised:
         parse(text, "f")
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 @given(st.text())
@@ -175,18 +175,18 @@ def test_a_file_is_watched(tmp_path: Path) -> None:
     async def main() -> Diff:
         file = tmp_path / "engines"
         _write(file, "http://a:8000\n", 1)
-        told: asyncio.Future[Diff] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(watch_file(EngineFile(file), told.set_result, period_s=0.001))
+        reported: asyncio.Future[Diff] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(watch_file(EngineFile(file), reported.set_result, period_s=0.001))
         _write(file, "http://b:8000\n", 2)
         async with asyncio.timeout(20):
-            done = await told
+            done = await reported
         task.cancel()
         return done
 
     assert asyncio.run(main()) == Diff(added=(B,), removed=(A,))
 
 
-def test_a_name_is_asked_for_again_and_again() -> None:
+def test_a_name_is_resolved_again_and_again() -> None:
     answers: list[list[str]] = [[], ["10.0.0.1"], [], ["10.0.0.1", "10.0.0.2"]]
 
     async def resolve(host: str, port: int) -> list[str]:
@@ -198,19 +198,19 @@ def test_a_name_is_asked_for_again_and_again() -> None:
 
     async def main() -> list[Diff]:
         name = EngineName(engine("http://engines.svc", "test"), grace=100 * SECOND, at=0)
-        told: list[Diff] = []
+        seen: list[Diff] = []
         two = asyncio.Event()
 
         def hear(change: Diff) -> None:
-            told.append(change)
-            if len(told) == 2:
+            seen.append(change)
+            if len(seen) == 2:
                 two.set()
 
         task = asyncio.create_task(watch_name(name, "engines.svc", 80, hear, 0.001, resolve))
         async with asyncio.timeout(20):
             await two.wait()
         task.cancel()
-        return told
+        return seen
 
     first, second = asyncio.run(main())
     assert [each.host for each in first.added] == ["10.0.0.1"] and first.removed == ()

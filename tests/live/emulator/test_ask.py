@@ -73,7 +73,7 @@ def test_lengths_are_drawn_up_to_the_limit() -> None:
     assert max(completion(prompt=f"{number}", max_tokens=4000).speech.tokens for number in range(400)) <= LIKELY
 
 
-def test_lengths_that_are_asked_for() -> None:
+def test_requested_lengths() -> None:
     assert completion(max_tokens=30, min_tokens=30).speech.tokens == 30
     assert all(completion(prompt=f"{n}", max_tokens=30, min_tokens=25).speech.tokens >= 25 for n in range(20))
     fixed = READER.chat({"messages": MESSAGES, "max_tokens": 50}, 20)
@@ -127,7 +127,7 @@ def test_missing_messages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "param", "said"),
+    ("given", "param", "expected"),
     [
         (
             {"temperature": -1},
@@ -155,10 +155,15 @@ def test_missing_messages() -> None:
         ),
     ],
 )
-def test_values_that_vllm_refuses(given: dict[str, Any], param: str | None, said: str) -> None:
+def test_values_that_vllm_refuses(given: dict[str, Any], param: str | None, expected: str) -> None:
     for ask in (chat, completion):
         error = refused(ask, **given)
-        assert (error["message"], error["type"], error["param"], error["code"]) == (said, "BadRequestError", param, 400)
+        assert (error["message"], error["type"], error["param"], error["code"]) == (
+            expected,
+            "BadRequestError",
+            param,
+            400,
+        )
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def build(case: Case, one_step: bool = False) -> Replica:
     )
 
 
-def told(kept: dict[int, Kept]) -> dict[int, tuple[list[int], int]]:
+def times(kept: dict[int, Kept]) -> dict[int, tuple[list[int], int]]:
     return {request: (each.at, each.done_at) for request, each in kept.items()}
 
 
@@ -41,7 +41,7 @@ def test_tokens_are_those_of_single_steps(seed: int) -> None:
     """Preempted, swapped, split and cancelled requests among them; on one lane and on two."""
     case = a_case(seed)
     held, single = play(build(case), case.clients), play(build(case, one_step=True), case.clients)
-    assert told(held) == told(single)
+    assert times(held) == times(single)
 
 
 @given(st.integers(0, 1 << 32))
@@ -75,7 +75,7 @@ def test_every_request_ends_once_and_everything_balances(seed: int) -> None:
 
 @given(st.integers(0, 1 << 32), st.lists(st.integers(0, 400), max_size=40))
 @settings(max_examples=150)
-def test_nobody_looks_in_vain(seed: int, looks: list[int]) -> None:
+def test_looks_change_nothing(seed: int, looks: list[int]) -> None:
     """Advancing at any instant changes nothing, and what was told by then is what the replica says was made."""
     case = a_case(seed)
     step = case.cost.step(StepShape(1)).base
@@ -120,7 +120,7 @@ def test_one_timer_serves_all_members_of_a_batch() -> None:
     assert all(each.made == 20 for each in kept.values())
 
 
-def test_a_token_is_told_at_the_end_of_its_step() -> None:
+def test_a_token_is_delivered_at_the_end_of_its_step() -> None:
     """The k-th decode step of a prompt of 10 tokens reads 10 + k tokens."""
     kept = play(lone(), [Client(a_request(prompt_tokens=10), 4)])[0]
     ends = [ps(1.0)]
@@ -130,7 +130,7 @@ def test_a_token_is_told_at_the_end_of_its_step() -> None:
     assert (kept.admitted_at, kept.done_at) == (0, ends[-1])
 
 
-def test_a_listener_may_give_up_while_it_is_told() -> None:
+def test_a_listener_may_give_up_while_it_is_called() -> None:
     replica = lone()
     driver = Driver(replica)
 

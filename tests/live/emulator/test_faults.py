@@ -34,7 +34,7 @@ async def refused(engine: Emulated) -> bool:
     return False
 
 
-def test_faults_are_asked_for_over_http() -> None:
+def test_faults_are_requested_over_http() -> None:
     async def main() -> None:
         async with an_engine() as engine:
             status, _, body = await ask(engine, "POST", "/fault", {"kind": "reject", "status": 429, "count": 1})
@@ -263,18 +263,18 @@ def storm(seed: int, faults: int) -> Counter[str]:
         async with an_engine(num_gpu_blocks_override=200, max_model_len=1000, max_num_seqs=6) as engine:
             for number in range(faults):
                 kind = rng.choice([kind for kind in KINDS if kind != "half_open"])
-                asked = [asyncio.ensure_future(meet(engine, 20 * number + n, rng.random() < 0.6)) for n in range(12)]
+                pending = [asyncio.ensure_future(meet(engine, 20 * number + n, rng.random() < 0.6)) for n in range(12)]
                 for _ in range(rng.randrange(400)):
                     await asyncio.sleep(0)
                 count = rng.choice((None, 1, 5)) if kind in ("cut", "garbage", "reject") else None
                 form, factor = rng.choice([*FORMS]), rng.choice((0.5, 9.0))
                 engine.fault(kind, after_tokens=rng.randrange(33), count=count, form=form, factor=factor)
-                asked += [asyncio.ensure_future(meet(engine, 20 * number + n, True)) for n in range(12, 16)]
+                pending += [asyncio.ensure_future(meet(engine, 20 * number + n, True)) for n in range(12, 16)]
                 for _ in range(rng.randrange(400)):
                     await asyncio.sleep(0)
                 engine.clear()
                 await engine.settled()
-                ends.update(await asyncio.gather(*asked))
+                ends.update(await asyncio.gather(*pending))
                 await well(engine)
                 engine.replica.pool.check(0)
                 assert engine.server.open == 0 and not engine.service.parked

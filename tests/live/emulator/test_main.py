@@ -24,13 +24,15 @@ raise SystemExit(run(Options(port=0, speed=10.0, faults=True), Policies()))
 """
 
 
-def test_a_process_serves_until_it_is_told_to_stop() -> None:
+def test_a_process_serves_until_it_is_signalled() -> None:
     process = subprocess.Popen([sys.executable, "-c", PROGRAM], stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
-        said = process.stderr.readline()
-        found = re.search(r"llama-3\.1-8b on 1 × \S*H100\S*.* emulated at (http://127\.0\.0\.1:\d+); .*10 times", said)
-        assert found, said
+        printed = process.stderr.readline()
+        found = re.search(
+            r"llama-3\.1-8b on 1 × \S*H100\S*.* emulated at (http://127\.0\.0\.1:\d+); .*10 times", printed
+        )
+        assert found, printed
         with urllib.request.urlopen(found[1] + "/health", timeout=20) as answer:
             assert answer.status == 200
         process.send_signal(signal.SIGTERM)

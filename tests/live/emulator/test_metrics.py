@@ -20,8 +20,8 @@ def read(body: bytes) -> dict[tuple[str, str], float]:
     found = {}
     for family in text_string_to_metric_families(body.decode()):
         for sample in family.samples:
-            told = sample.labels.get("le") or sample.labels.get("finished_reason") or sample.labels.get("reason") or ""
-            found[sample.name, told] = sample.value
+            label = sample.labels.get("le") or sample.labels.get("finished_reason") or sample.labels.get("reason") or ""
+            found[sample.name, label] = sample.value
             assert sample.labels["engine"] == "0"
     return found
 
@@ -37,24 +37,26 @@ def test_names_and_values() -> None:
     driver.advance(ps(0.2))
     metrics.began(ps(0.5), ps(1.5), 160, 64)
     metrics.ended("stop", ps(3.0), ps(1.5), 160, 30)
-    said = read(metrics.render(driver))
-    assert said["vllm:num_requests_running", ""] == 1
-    assert said["vllm:num_requests_waiting", ""] == said["vllm:num_requests_waiting_by_reason", "capacity"] == 1
+    reading = read(metrics.render(driver))
+    assert reading["vllm:num_requests_running", ""] == 1
+    assert reading["vllm:num_requests_waiting", ""] == reading["vllm:num_requests_waiting_by_reason", "capacity"] == 1
     tokens = 160 + replica.progress(0, driver.now, True)
-    assert said["vllm:kv_cache_usage_perc", ""] == -(-tokens // 16) / 100
-    assert said["vllm:prefix_cache_queries_total", ""] == said["vllm:prompt_tokens_total", ""] == 160
-    assert said["vllm:prefix_cache_hits_total", ""] == 64
-    assert said["vllm:num_preemptions_total", ""] == 0
-    assert said["vllm:generation_tokens_total", ""] == replica.progress(0, driver.now, True)
-    assert said["vllm:request_prompt_tokens_sum", ""] == 160 and said["vllm:request_generation_tokens_sum", ""] == 30
-    assert said["vllm:request_success_total", "stop"] == 1 and said["vllm:request_success_total", "abort"] == 0
-    assert said["vllm:time_to_first_token_seconds_sum", ""] == 1.5
-    assert said["vllm:time_to_first_token_seconds_bucket", "1.0"] == 0
-    assert said["vllm:time_to_first_token_seconds_bucket", "2.5"] == 1
-    assert said["vllm:request_queue_time_seconds_bucket", "0.5"] == 1
-    assert said["vllm:e2e_request_latency_seconds_sum", ""] == 3.0
-    assert said["vllm:inter_token_latency_seconds_count", ""] == replica.progress(0, driver.now, True) - 1
-    assert ("vllm:cache_config_info", "") in said
+    assert reading["vllm:kv_cache_usage_perc", ""] == -(-tokens // 16) / 100
+    assert reading["vllm:prefix_cache_queries_total", ""] == reading["vllm:prompt_tokens_total", ""] == 160
+    assert reading["vllm:prefix_cache_hits_total", ""] == 64
+    assert reading["vllm:num_preemptions_total", ""] == 0
+    assert reading["vllm:generation_tokens_total", ""] == replica.progress(0, driver.now, True)
+    assert (
+        reading["vllm:request_prompt_tokens_sum", ""] == 160 and reading["vllm:request_generation_tokens_sum", ""] == 30
+    )
+    assert reading["vllm:request_success_total", "stop"] == 1 and reading["vllm:request_success_total", "abort"] == 0
+    assert reading["vllm:time_to_first_token_seconds_sum", ""] == 1.5
+    assert reading["vllm:time_to_first_token_seconds_bucket", "1.0"] == 0
+    assert reading["vllm:time_to_first_token_seconds_bucket", "2.5"] == 1
+    assert reading["vllm:request_queue_time_seconds_bucket", "0.5"] == 1
+    assert reading["vllm:e2e_request_latency_seconds_sum", ""] == 3.0
+    assert reading["vllm:inter_token_latency_seconds_count", ""] == replica.progress(0, driver.now, True) - 1
+    assert ("vllm:cache_config_info", "") in reading
     while driver.next_at < NEVER:
         driver.advance(driver.next_at)
     assert read(metrics.render(driver))["vllm:kv_cache_usage_perc", ""] == 0

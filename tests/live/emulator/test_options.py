@@ -33,7 +33,7 @@ def test_the_context_is_what_the_cache_holds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"block_size": 0}, "--block-size 0 must be 1 or more"),
         ({"max_model_len": -1}, "--max-model-len -1 must not be negative"),
@@ -43,8 +43,8 @@ def test_the_context_is_what_the_cache_holds() -> None:
         ({"max_num_batched_tokens": 100}, "--max-num-batched-tokens 100 must not be below --max-num-seqs 256"),
     ],
 )
-def test_flags_that_cannot_be(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_flags_that_cannot_be(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         Options(**given)
 
 

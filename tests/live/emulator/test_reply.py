@@ -100,27 +100,27 @@ def test_a_streamed_completion() -> None:
 def test_usage_in_each_chunk() -> None:
     options = {"include_usage": True, "continuous_usage_stats": True}
     page, _ = answered(StreamedReply, READER.chat({**CHAT, "stream": True, "stream_options": options}))
-    told = [json.loads(part[6:])["usage"]["completion_tokens"] for part in page.parts[:-1]]
-    assert told == [0, 1, 2, 3, 3]
+    parsed = [json.loads(part[6:])["usage"]["completion_tokens"] for part in page.parts[:-1]]
+    assert parsed == [0, 1, 2, 3, 3]
 
 
 def test_a_whole_chat() -> None:
     ask = READER.chat({**CHAT, "messages": [{"role": "user", "content": "Hi" * 40}]})
     page, _ = answered(WholeReply, ask, cached=16)
-    said = json.loads(page.parts[0])
-    assert (said["id"], said["created"], said["model"]) == ("chatcmpl-0", 1700000000, "tiny")
-    assert said["choices"][0]["message"]["content"] == "".join(words(ask))
-    assert (said["usage"]["prompt_tokens"], said["usage"]["total_tokens"]) == (30, 33)
-    assert said["usage"]["prompt_tokens_details"]["cached_tokens"] == 16
-    assert said["usage"]["prompt_tokens_details"]["created_cache_tokens"] == 0, "no block of its own is whole"
+    result = json.loads(page.parts[0])
+    assert (result["id"], result["created"], result["model"]) == ("chatcmpl-0", 1700000000, "tiny")
+    assert result["choices"][0]["message"]["content"] == "".join(words(ask))
+    assert (result["usage"]["prompt_tokens"], result["usage"]["total_tokens"]) == (30, 33)
+    assert result["usage"]["prompt_tokens_details"]["cached_tokens"] == 16
+    assert result["usage"]["prompt_tokens_details"]["created_cache_tokens"] == 0, "no block of its own is whole"
 
 
 def test_a_whole_completion() -> None:
     ask = READER.completion({"prompt": "Hi", "max_tokens": 3, "ignore_eos": True})
     page, _ = answered(WholeReply, ask)
-    said = json.loads(page.parts[0])
-    assert (said["object"], said["choices"][0]["text"]) == ("text_completion", "".join(words(ask)))
-    assert said["usage"] == {
+    result = json.loads(page.parts[0])
+    assert (result["object"], result["choices"][0]["text"]) == ("text_completion", "".join(words(ask)))
+    assert result["usage"] == {
         "prompt_tokens": 2, "total_tokens": 5, "completion_tokens": 3, "prompt_tokens_details": None,
         "completion_tokens_details": None,
     }  # fmt: skip
@@ -129,17 +129,17 @@ def test_a_whole_completion() -> None:
 def test_a_streamed_response() -> None:
     ask = READER.response({"input": "Hi", "max_output_tokens": 50, "stream": True}, 2)
     page, _ = answered(Events, ask, cached=4)
-    said = [json.loads(part.partition(b"\ndata: ")[2]) for part in page.parts]
-    assert [each["type"] for each in said] == [
+    parsed = [json.loads(part.partition(b"\ndata: ")[2]) for part in page.parts]
+    assert [each["type"] for each in parsed] == [
         "response.created", "response.in_progress", "response.output_item.added", "response.content_part.added",
         "response.output_text.delta", "response.output_text.delta", "response.output_text.done",
         "response.content_part.done", "response.output_item.done", "response.completed",
     ]  # fmt: skip
-    assert [each["sequence_number"] for each in said] == list(range(10))
+    assert [each["sequence_number"] for each in parsed] == list(range(10))
     assert all(
-        part.startswith(f"event: {each['type']}\n".encode()) for part, each in zip(page.parts, said, strict=True)
+        part.startswith(f"event: {each['type']}\n".encode()) for part, each in zip(page.parts, parsed, strict=True)
     )
-    usage = said[-1]["response"]["usage"]
+    usage = parsed[-1]["response"]["usage"]
     assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (11, 2, 13)
     assert usage["input_tokens_details"]["cached_tokens"] == 4
 

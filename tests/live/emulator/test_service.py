@@ -49,10 +49,10 @@ def test_the_official_client_does_the_rest() -> None:
             assert len(vectors.data) == 2
             assert vectors.data[0].embedding == pytest.approx(plain.data[0].embedding, abs=1e-6)
             response = await client.responses.create(model="tiny", input="Hello", max_output_tokens=30)
-            said = [event async for event in await client.responses.create(
+            streamed = [event async for event in await client.responses.create(
                 model="tiny", input="Hello", max_output_tokens=30, stream=True
             )]  # fmt: skip
-            assert said[-1].response.output_text == response.output_text != ""  # type: ignore[union-attr]
+            assert streamed[-1].response.output_text == response.output_text != ""  # type: ignore[union-attr]
             with pytest.raises(openai.NotFoundError, match="The model `other` does not exist"):
                 await client.completions.create(model="other", prompt="Once")
             with pytest.raises(openai.BadRequestError, match="temperature must be non-negative"):
@@ -84,9 +84,9 @@ def test_facts() -> None:
             for path in ("/health", "/ping"):
                 assert (await ask(engine, "GET", path))[::2] == (200, b"")
             _, _, body = await ask(engine, "POST", "/tokenize", {"prompt": "Hello there"})
-            said = json.loads(body)
-            assert (said["count"], said["max_model_len"], len(said["tokens"])) == (4, 1000, 4)
-            _, _, body = await ask(engine, "POST", "/detokenize", {"tokens": said["tokens"]})
+            result = json.loads(body)
+            assert (result["count"], result["max_model_len"], len(result["tokens"])) == (4, 1000, 4)
+            _, _, body = await ask(engine, "POST", "/detokenize", {"tokens": result["tokens"]})
             assert json.loads(body) == {"prompt": "Hello there"}
             assert json.loads((await ask(engine, "GET", "/load"))[2]) == {"server_load": 0}
             assert "version" in json.loads((await ask(engine, "GET", "/version"))[2])
@@ -127,14 +127,14 @@ def test_output_length_by_header() -> None:
     async def main() -> None:
         async with an_engine() as engine:
             _, _, body = await ask(engine, "POST", CHAT, chat(max_tokens=99), x_emulated_output_tokens="17")
-            said = json.loads(body)
-            assert (said["usage"]["completion_tokens"], said["choices"][0]["finish_reason"]) == (17, "stop")
+            result = json.loads(body)
+            assert (result["usage"]["completion_tokens"], result["choices"][0]["finish_reason"]) == (17, "stop")
             assert (await ask(engine, "POST", CHAT, chat(), x_emulated_output_tokens="many"))[0] == 400
 
     asyncio.run(main())
 
 
-def test_cached_tokens_are_told() -> None:
+def test_cached_tokens_are_reported() -> None:
     """The second request computes only the last block again, and the third turn finds the answer of the second."""
 
     async def main() -> None:
@@ -145,10 +145,10 @@ def test_cached_tokens_are_told() -> None:
                 _, _, body = await ask(
                     engine, "POST", CHAT, {"messages": messages, "max_tokens": 64, "ignore_eos": True}
                 )
-                said = json.loads(body)
-                prompt.append(said["usage"]["prompt_tokens"])
-                cached.append(said["usage"]["prompt_tokens_details"]["cached_tokens"])
-            messages += [said["choices"][0]["message"], {"role": "user", "content": "Go on."}]
+                result = json.loads(body)
+                prompt.append(result["usage"]["prompt_tokens"])
+                cached.append(result["usage"]["prompt_tokens_details"]["cached_tokens"])
+            messages += [result["choices"][0]["message"], {"role": "user", "content": "Go on."}]
             _, _, body = await ask(engine, "POST", CHAT, {"messages": messages, "max_tokens": 5})
             assert cached == [0, (prompt[0] - 1) // 16 * 16]
             turn = json.loads(body)["usage"]["prompt_tokens_details"]["cached_tokens"]
@@ -195,9 +195,9 @@ def test_many_at_once_each_end_once() -> None:
                 options = {"include_usage": True}
                 body = chat(f"{number} " * 40, stream=True, stream_options=options, max_tokens=tokens, ignore_eos=True)
                 status, _, raw = await ask(engine, "POST", CHAT, body)
-                said = events(raw)
+                received = events(raw)
                 assert status == 200
-                assert len(said) == 1 + tokens + 1 and said[-1]["usage"]["completion_tokens"] == tokens
+                assert len(received) == 1 + tokens + 1 and received[-1]["usage"]["completion_tokens"] == tokens
 
             await asyncio.gather(*map(one, range(40)))
             assert engine.core.driver.preemptions > 0

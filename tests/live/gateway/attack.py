@@ -37,11 +37,11 @@ async def raw(port: int, *pieces: bytes) -> bytes:
 
 async def read_all(reader: asyncio.StreamReader) -> bytes:
     """What comes until the other side closes or breaks."""
-    said = b""
+    received = b""
     with contextlib.suppress(ConnectionError):
         while data := await reader.read(65_536):
-            said += data
-    return said
+            received += data
+    return received
 
 
 def post(body: bytes, target: bytes = b"/v1/completions", headers: Sequence[bytes] = ()) -> bytes:

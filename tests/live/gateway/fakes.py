@@ -67,10 +67,10 @@ class Wire:
 
 class FakeCall:
     def __init__(
-        self, pool: FakePool, heard: ResponseHandler, target: bytes, headers: Headers, body: bytes, fresh: bool
+        self, pool: FakePool, handler: ResponseHandler, target: bytes, headers: Headers, body: bytes, fresh: bool
     ) -> None:
         self.fresh = fresh
-        self.pool, self.heard, self.target, self.headers, self.body = pool, heard, target, headers, body
+        self.pool, self.handler, self.target, self.headers, self.body = pool, handler, target, headers, body
         self.cancelled = self.over = False
         self.paused = False
 
@@ -87,14 +87,14 @@ class FakeCall:
     # What the engine does
 
     def head(self, status: int = 200, headers: Headers = SSE) -> None:
-        self.heard.head(status, headers)
+        self.handler.head(status, headers)
 
     def data(self, data: bytes) -> None:
-        self.heard.data(data)
+        self.handler.data(data)
 
     def end(self) -> None:
         self.over = True
-        self.heard.end()
+        self.handler.end()
 
     def answer(self, body: bytes = b"{}", status: int = 200) -> None:
         self.head(status, JSON)
@@ -103,7 +103,7 @@ class FakeCall:
 
     def fail(self, kind: Kind = "reset", answered: bool = False) -> None:
         self.over = True
-        self.heard.failed(Failure(kind, f"was {kind}", answered, kind not in ("refused", "dns")))
+        self.handler.failed(Failure(kind, f"was {kind}", answered, kind not in ("refused", "dns")))
 
 
 class FakePool:
@@ -119,10 +119,10 @@ class FakePool:
         target: bytes,
         headers: Sequence[Any],
         body: bytes,
-        heard: ResponseHandler,
+        handler: ResponseHandler,
         fresh: bool = False,
     ) -> FakeCall:
-        call = FakeCall(self, heard, target, list(headers), body, fresh)
+        call = FakeCall(self, handler, target, list(headers), body, fresh)
         self.calls.append(call)
         return call
 

@@ -309,18 +309,18 @@ MALFORMED = {
 }  # fmt: skip
 
 
-def test_malformed_http_is_refused_and_hurts_nobody() -> None:
+def test_malformed_http_is_refused_and_hurts_no_other_request() -> None:
     async def main() -> None:
         problems: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: problems.append(context))
         async with Live(1) as live:
             for name, (data, status) in MALFORMED.items():
-                said = await raw(live.port, data)
-                found = int(said.split(b" ", 2)[1]) if said else 0
-                assert found == status or (status == 400 and found in (501, 505)), (name, said)
-                assert b"Traceback" not in said
+                received = await raw(live.port, data)
+                found = int(received.split(b" ", 2)[1]) if received else 0
+                assert found == status or (status == 400 and found in (501, 505)), (name, received)
+                assert b"Traceback" not in received
                 if status >= 400:
-                    assert json.loads(said.partition(b"\r\n\r\n")[2])["error"]["message"], name
+                    assert json.loads(received.partition(b"\r\n\r\n")[2])["error"]["message"], name
             assert (await live.ask().wait()).whole
             await live.check_balance()
             assert live.gateway.server.connections <= 1 and not problems, problems
@@ -342,9 +342,9 @@ def test_fuzzed_bytes_through_sockets(texts: list[bytes], draw: Any) -> None:
                 if draw.random() < 0.6:
                     at = draw.randrange(len(data))
                     data[at : at + draw.randrange(4)] = bytes(draw.randrange(256) for _ in range(draw.randrange(4)))
-                said = await raw(live.port, bytes(data))
-                assert not said or said.startswith(b"HTTP/1.1 "), said
-                assert b"Traceback" not in said
+                received = await raw(live.port, bytes(data))
+                assert not received or received.startswith(b"HTTP/1.1 "), received
+                assert b"Traceback" not in received
             assert (await live.ask().wait()).whole
             await live.check_balance()
             assert not problems, problems
@@ -360,20 +360,20 @@ async def pour(port: int, head: bytes, piece: bytes, most: int) -> tuple[int, by
     loop = asyncio.get_running_loop()
     sock = socket.create_connection(("127.0.0.1", port))
     sock.setblocking(False)
-    sent, said = 0, b""
+    sent, data = 0, b""
     try:
         async with asyncio.timeout(PATIENCE_S):
             await loop.sock_sendall(sock, head)
             while sent < most:
                 await loop.sock_sendall(sock, piece)
                 sent += len(piece)
-            said = await loop.sock_recv(sock, 65_536)
+            data = await loop.sock_recv(sock, 65_536)
     except ConnectionError:
         with contextlib.suppress(ConnectionError):
-            said = await loop.sock_recv(sock, 65_536)
+            data = await loop.sock_recv(sock, 65_536)
     finally:
         sock.close()
-    return sent, said
+    return sent, data
 
 
 @pytest.mark.parametrize("chunked", [True, False])
@@ -389,9 +389,9 @@ def test_bodies_of_100_mb_are_refused_early_and_not_kept(chunked: bool) -> None:
             poured = await asyncio.gather(*(pour(live.port, head, piece, 100 << 20) for _ in range(8)))
             _, peak = tracemalloc.get_traced_memory()
             tracemalloc.stop()
-            for sent, said in poured:
+            for sent, expected in poured:
                 assert sent < 32 << 20, "most of it was never taken"
-                assert not said or said.startswith(b"HTTP/1.1 413 ")
+                assert not expected or expected.startswith(b"HTTP/1.1 413 ")
             assert live.gateway.server.causes["body"] == 8
             assert (await live.ask().wait()).whole
             await live.check_balance()
@@ -425,7 +425,7 @@ def test_slow_clients_are_let_go() -> None:
             async with asyncio.timeout(PATIENCE_S):
                 slow = asyncio.gather(*heads, *bodies)
                 assert (await live.ask().wait()).whole
-                assert all(said.startswith(b"HTTP/1.1 408 ") for said in await slow)
+                assert all(expected.startswith(b"HTTP/1.1 408 ") for expected in await slow)
             assert live.gateway.server.causes["head_timeout"] == live.gateway.server.causes["body_timeout"] == 50
             await live.check_balance()
 

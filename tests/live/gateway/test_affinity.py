@@ -30,7 +30,7 @@ def views(live: Live) -> list[RequestView]:
     return [event.request for event in live.trace.events if isinstance(event, Arrived)]
 
 
-def test_adapters_are_listed_and_asked_for_by_name() -> None:
+def test_adapters_are_listed_and_requested_by_name() -> None:
     async def main() -> None:
         engines = [options(lora_modules=("sql=/adapters/sql", "tales"))] * 2
         async with Live(engines, build("router", "prefix_cache")) as live:
@@ -120,7 +120,7 @@ def test_a_response_goes_on_where_it_was_made() -> None:
     run(main())
 
 
-def test_a_response_whose_engine_is_gone_is_told_so_by_another() -> None:
+def test_a_response_whose_engine_is_gone_is_refused_by_another() -> None:
     async def main() -> None:
         async with Live(2, build("router", "round_robin")) as live:
             first = await respond(live).wait()
@@ -136,7 +136,7 @@ def test_a_response_whose_engine_is_gone_is_told_so_by_another() -> None:
     run(main())
 
 
-def test_who_waits_for_one_engine_keeps_nobody_waiting() -> None:
+def test_a_request_that_waits_for_one_engine_keeps_no_other_waiting() -> None:
     """Its engine is full: it is held; others of its model go to the other engine meanwhile."""
 
     async def main() -> None:

@@ -36,7 +36,7 @@ class Counted:
         call.answer(json.dumps({"choices": [], "usage": usage | details}).encode())
 
     @property
-    def told(self) -> dict[str, float]:
+    def counters(self) -> dict[str, float]:
         """Each counter's sum over engines."""
         lines = [
             line.split()
@@ -53,31 +53,31 @@ class Counted:
 def test_a_request_is_not_believed_to_find_itself() -> None:
     counted = Counted()
     counted.ask(3, 0)
-    assert counted.told == {"predicted": 0, "hit": 0, "agreed": 0}
+    assert counted.counters == {"predicted": 0, "hit": 0, "agreed": 0}
     counted.ask(3, 8)
-    assert counted.told == {"predicted": 10, "hit": 8, "agreed": 8}
+    assert counted.counters == {"predicted": 10, "hit": 8, "agreed": 8}
     counted.ask(2, 10)
-    assert counted.told == {"predicted": 18, "hit": 18, "agreed": 16}
+    assert counted.counters == {"predicted": 18, "hit": 18, "agreed": 16}
 
 
 def test_guessed_tokens_are_counted_as_the_engine_counts_them() -> None:
     counted = Counted()
     counted.ask(2, 0, prompt=100)
     counted.ask(2, 50, prompt=100)
-    assert counted.told == {"predicted": 80, "hit": 50, "agreed": 50}
+    assert counted.counters == {"predicted": 80, "hit": 50, "agreed": 50}
 
 
 def test_an_engine_that_tells_nothing_is_not_judged() -> None:
     counted = Counted()
     counted.ask(3, None)
     counted.ask(3, None)
-    assert set(counted.told.values()) == {0.0}
+    assert set(counted.counters.values()) == {0.0}
 
 
 def test_nothing_is_noted_where_prefixes_are_not_known() -> None:
     counted = Counted(LeastRequests())
     counted.ask(3, 5)
-    assert counted.bench.control.state.hits is None and counted.told == {}
+    assert counted.bench.control.state.hits is None and counted.counters == {}
 
 
 def test_nothing_is_kept_of_requests_that_are_over() -> None:

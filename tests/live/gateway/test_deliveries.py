@@ -172,18 +172,18 @@ def test_engines_that_refuse_connections_for_a_moment_are_waited_for() -> None:
 def test_who_waits_for_engines_that_cannot_be_reached_asks_ever_more_rarely() -> None:
     bench = Bench(2, settings=Settings(held_s=20))
     wire, _, _ = bench.ask()
-    asked = 0
+    count = 0
     while not wire.ended:
         while bench.calls:
-            asked += 1
+            count += 1
             bench.calls[0].fail("refused")
         bench.pass_s(0.05)
     assert wire.status == 503 and b"retry-after" in wire.sent and b"20 s" in wire.body
-    assert 40 <= asked <= 60, "both engines after 0.05, 0.1, 0.2, … and then each second"
+    assert 40 <= count <= 60, "both engines after 0.05, 0.1, 0.2, … and then each second"
     bench.check_balance()
 
 
-def test_an_engine_that_is_back_is_asked_at_once() -> None:
+def test_an_engine_that_is_back_is_used_at_once() -> None:
     bench = Bench(1, slots=2)
     wire, _, _ = bench.ask()
     bench.calls[0].fail("refused")
@@ -221,7 +221,7 @@ def test_one_that_an_engine_had_does_not_wait_for_the_others_forever() -> None:
     bench.check_balance()
 
 
-def test_an_answer_that_is_no_stream_and_breaks_off_is_asked_for_elsewhere() -> None:
+def test_an_answer_that_is_no_stream_and_breaks_off_is_requested_elsewhere() -> None:
     bench = Bench(2)
     wire, _, _ = bench.ask(stream=False)
     (first,) = bench.calls

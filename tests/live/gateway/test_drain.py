@@ -38,7 +38,7 @@ class Client:
     """A client with a connection of its own, which reads until the gateway closes."""
 
     def __init__(self, port: int, *pieces: bytes) -> None:
-        self.said = b""
+        self.received = b""
         self._port = port
         self._pieces = pieces
         self.over = asyncio.ensure_future(self._run())
@@ -49,16 +49,16 @@ class Client:
             writer.write(piece)
         async with asyncio.timeout(PATIENCE_S):
             while data := await reader.read(65_536):
-                self.said += data
+                self.received += data
         writer.close()
 
     @property
     def status(self) -> int:
-        return int(self.said.split(b" ", 2)[1])
+        return int(self.received.split(b" ", 2)[1])
 
     @property
     def message(self) -> str:
-        return str(json.loads(self.said.partition(b"\r\n\r\n")[2])["error"]["message"])
+        return str(json.loads(self.received.partition(b"\r\n\r\n")[2])["error"]["message"])
 
 
 async def stopped(live: Live, clients: Sequence[Client]) -> None:
@@ -82,7 +82,7 @@ def test_who_has_no_byte_gets_an_answer() -> None:
             sent = sum(engine.sent for engine in live.gateway.world.fleet)
             await stopped(live, clients)
             for client in clients:
-                assert client.status == 503 and DOWN in client.message and b"retry-after: 1" in client.said
+                assert client.status == 503 and DOWN in client.message and b"retry-after: 1" in client.received
             assert sum(engine.sent for engine in live.gateway.world.fleet) == sent, "none is sent as others end"
 
     run(main())
@@ -92,14 +92,14 @@ def test_who_has_no_byte_gets_an_answer() -> None:
 def test_a_stream_ends_with_an_error_event(path: bytes) -> None:
     async def main() -> None:
         async with Live([QUICK], settings=PATIENT) as live:
-            asked = chat(True) if b"chat" in path else body(True)
-            clients = [Client(live.port, post(asked, path)) for _ in range(5)]
-            await live.until(lambda: all(client.said.count(b"data: ") > 2 for client in clients))
+            sent = chat(True) if b"chat" in path else body(True)
+            clients = [Client(live.port, post(sent, path)) for _ in range(5)]
+            await live.until(lambda: all(client.received.count(b"data: ") > 2 for client in clients))
             await stopped(live, clients)
             for client in clients:
-                last = client.said.rpartition(b"data: ")[2].partition(b"\n\n")[0]
+                last = client.received.rpartition(b"data: ")[2].partition(b"\n\n")[0]
                 error = json.loads(last)["error"]
-                assert DOWN in error["message"] and error["code"] == 503 and b"[DONE]" not in client.said
+                assert DOWN in error["message"] and error["code"] == 503 and b"[DONE]" not in client.received
 
     run(main())
 
@@ -107,12 +107,12 @@ def test_a_stream_ends_with_an_error_event(path: bytes) -> None:
 def test_a_stream_of_a_stated_length_ends_with_one_too() -> None:
     """The event is longer than what is left of it, and the next client must be told all the same."""
     bench = Bench(2)
-    asked = [bench.ask() for _ in range(2)]
+    calls = [bench.ask() for _ in range(2)]
     for call in bench.calls:
         call.head(headers=[(b"content-length", b"20")])
         call.data(b"data: {}\n\n")
     bench.world.end_all(DOWN)
-    for wire, _, _ in asked:
+    for wire, _, _ in calls:
         assert b'data: {"error":' in wire.sent and DOWN.encode() in wire.sent
     bench.check_balance()
 
@@ -128,9 +128,9 @@ def test_a_stream_of_responses_ends_with_an_error_event_of_its_own() -> None:
     call.data(b'event: response.in_progress\ndata: {"sequence_number":1}\n\n')
     call.fail("cut", True)
     event = wire.sent.partition(b"event: error\ndata: ")[2].partition(b"\n\n")[0]
-    told = json.loads(event)
-    assert told.pop("message").startswith("the engine broke off")
-    assert told == {"type": "error", "code": "server_error", "param": None, "sequence_number": 2}
+    result = json.loads(event)
+    assert result.pop("message").startswith("the engine broke off")
+    assert result == {"type": "error", "code": "server_error", "param": None, "sequence_number": 2}
     bench.check_balance()
 
 
@@ -152,7 +152,7 @@ def test_a_request_that_is_still_coming_gets_an_answer() -> None:
     run(main())
 
 
-def test_who_comes_as_the_gateway_stops_is_told_so() -> None:
+def test_a_request_at_the_stop_of_the_gateway_is_refused() -> None:
     """A connection that was made, and a request that was sent, before the listener closed."""
 
     async def main() -> None:
@@ -162,8 +162,8 @@ def test_who_comes_as_the_gateway_stops_is_told_so() -> None:
                 writer.write(post(body(False)))
             await live.gateway.stop(PATIENCE_S)
             for reader, writer in streams:
-                said = await read_all(reader)
-                assert said.startswith(b"HTTP/1.1 503 ") and b"going down" in said
+                received = await read_all(reader)
+                assert received.startswith(b"HTTP/1.1 503 ") and b"going down" in received
                 writer.close()
 
     run(main())
@@ -183,8 +183,8 @@ def test_a_slow_reader_gets_what_was_written_before_the_end() -> None:
             )
             stopping = asyncio.ensure_future(live.gateway.stop(0.0))
             await live.until(lambda: not live.gateway.world.proxied_requests)
-            said = await read_all(reader)
-            assert said.count(b"data: ") > 100 and DOWN.encode() in said.rpartition(b"data: ")[2]
+            received = await read_all(reader)
+            assert received.count(b"data: ") > 100 and DOWN.encode() in received.rpartition(b"data: ")[2]
             writer.close()
             assert not await stopping
 

@@ -51,9 +51,9 @@ GARBAGE = {
 }
 
 
-@pytest.mark.parametrize("said", GARBAGE.values(), ids=GARBAGE)
-def test_what_is_no_answer_is_a_clear_error(said: bytes) -> None:
-    answer, _ = run(answered(says(said)))
+@pytest.mark.parametrize("expected", GARBAGE.values(), ids=GARBAGE)
+def test_what_is_no_answer_is_a_clear_error(expected: bytes) -> None:
+    answer, _ = run(answered(says(expected)))
     assert answer.status == 503 and "engine" in answer.error, (answer.status, answer.body)
     assert "evil" not in answer.error and b"127.0.0.1" not in answer.body, "where it was is nobody's business"
     assert b"set-cookie" not in answer.headers and b"Traceback" not in answer.body
@@ -67,10 +67,10 @@ CUT = {
 }
 
 
-@pytest.mark.parametrize("said", CUT.values(), ids=CUT)
-def test_an_answer_that_breaks_off_is_seen_to_break_off(said: bytes) -> None:
+@pytest.mark.parametrize("expected", CUT.values(), ids=CUT)
+def test_an_answer_that_breaks_off_is_seen_to_break_off(expected: bytes) -> None:
     """The client is never told that it has all."""
-    head, _, rest = said.partition(b"\r\n\r\n")
+    head, _, rest = expected.partition(b"\r\n\r\n")
     answer, _ = run(answered(says(head + b"\r\n\r\n", rest)))
     assert (not answer.complete and answer.why is not None) or answer.status == 503
 
@@ -78,9 +78,9 @@ def test_an_answer_that_breaks_off_is_seen_to_break_off(said: bytes) -> None:
 @pytest.mark.parametrize("left", [1, 150, 5000])
 def test_a_stream_that_breaks_off_says_so_whatever_length_was_stated(left: int) -> None:
     """Less than the error event needs, about as much, or more."""
-    said = b"data: {}\n\n"
-    answer, _ = run(answered(says(OK + b"content-length: %d\r\n\r\n" % (len(said) + left), said), stream=True))
-    assert answer.status == 200 and answer.body.startswith(said) and not answer.complete
+    data = b"data: {}\n\n"
+    answer, _ = run(answered(says(OK + b"content-length: %d\r\n\r\n" % (len(data) + left), data), stream=True))
+    assert answer.status == 200 and answer.body.startswith(data) and not answer.complete
     assert b'data: {"error":' in answer.body and b"content-length" not in answer.headers
 
 
@@ -94,9 +94,9 @@ PASSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("said", "status", "body"), PASSED.values(), ids=PASSED)
-def test_what_can_be_read_is_passed_on(said: bytes, status: int, body: bytes) -> None:
-    answer, live = run(answered(says(said)))
+@pytest.mark.parametrize(("expected", "status", "body"), PASSED.values(), ids=PASSED)
+def test_what_can_be_read_is_passed_on(expected: bytes, status: int, body: bytes) -> None:
+    answer, live = run(answered(says(expected)))
     assert (answer.status, answer.body, answer.complete) == (status, body, True)
     assert len(live.evil.heads) == 1, "a redirect is the client's to follow"
     assert b"link" not in answer.headers
@@ -178,6 +178,6 @@ def test_metrics_that_make_no_sense_are_not_believed(value: str) -> None:
         f'vllm:num_requests_running{{model_name="m"}} 1\nvllm:num_requests_waiting{{model_name="m"}} {value}\n'
         f'vllm:cache_config_info{{block_size="16",num_gpu_blocks="{value}"}} 1\n'
     )
-    said = read(page.encode())
-    if isinstance(said, Reading):
-        assert all(0 <= column < 1 << 60 for column in said.columns.values()), said.columns
+    reading = read(page.encode())
+    if isinstance(reading, Reading):
+        assert all(0 <= column < 1 << 60 for column in reading.columns.values()), reading.columns

@@ -44,7 +44,7 @@ CASES = {
 }
 
 
-class Told(NamedTuple):
+class Measured(NamedTuple):
     """TTFT in simulated seconds while the flood is on, of the others and the flooder; share of tokens found cached."""
 
     others_p50: float
@@ -61,7 +61,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Workload:
     return fairness.workload()
 
 
-def told(load: Workload, arrived: np.ndarray, first: np.ndarray, hits: float) -> Told:  # type: ignore[type-arg]
+def measured(load: Workload, arrived: np.ndarray, first: np.ndarray, hits: float) -> Measured:  # type: ignore[type-arg]
     """From instants in simulated picoseconds."""
     assert load.tenant is not None
     good = first >= 0
@@ -69,16 +69,16 @@ def told(load: Workload, arrived: np.ndarray, first: np.ndarray, hits: float) ->
     flooded = good & (arrived >= fairness.BEGIN_S * SECOND)
     others, flooder = ttft[flooded & (load.tenant != fairness.FLOODER)], ttft[flooded & (load.tenant == 0)]
     p50, p90 = np.percentile(others, [50, 90])
-    return Told(float(p50), float(p90), float(np.median(flooder)), hits)
+    return Measured(float(p50), float(p90), float(np.median(flooder)), hits)
 
 
-def simulated(policies: Policies, load: Workload) -> Told:
+def simulated(policies: Policies, load: Workload) -> Measured:
     records = fairness.simulated(policies, load).records
     arrived, first = np.array(records.arrived_at), np.array(records.first_token_at)
-    return told(load, arrived, first, sum(records.cached_tokens) / sum(records.prompt_tokens))
+    return measured(load, arrived, first, sum(records.cached_tokens) / sum(records.prompt_tokens))
 
 
-async def served(policies: Policies, load: Workload) -> Told:
+async def served(policies: Policies, load: Workload) -> Measured:
     rows = ", ".join(f"{{name: {'default' if not at else f't{at}'}, key: {key}}}" for at, key in enumerate(KEYS))
     tenants = Tenants(parse(f"[{rows}]", "keys"))
     engines = [Options(MODEL, port=0, speed=SPEED)] * fairness.REPLICAS
@@ -93,9 +93,9 @@ async def served(policies: Policies, load: Workload) -> Told:
         assert (ended.how == ANSWERED).all()
         totals = [engine.core.metrics for engine in live.engines]
         found = sum(metrics.cached_tokens for metrics in totals)
-        asked = sum(metrics.prompt_tokens for metrics in totals)
+        prompt_tokens = sum(metrics.prompt_tokens for metrics in totals)
     factor = int(SPEED)
-    return told(load, ended.sent_at * factor, ended.first_at * factor, found / asked)
+    return measured(load, ended.sent_at * factor, ended.first_at * factor, found / prompt_tokens)
 
 
 @pytest.mark.slow
@@ -116,12 +116,12 @@ def test_a_flood_live_is_as_it_was_simulated(load: Workload) -> None:
     assert live["dlpm"].hits > 0.9 * live["affinity only"].hits
 
 
-def compared(policies: Policies, load: Workload) -> tuple[Told, Told]:
+def compared(policies: Policies, load: Workload) -> tuple[Measured, Measured]:
     """The simulation, and what happens live."""
     return simulated(policies, load), run(served(policies, load))
 
 
-def alike(simulation: Told, live: Told) -> bool:
+def alike(simulation: Measured, live: Measured) -> bool:
     """Whether all is within tolerance."""
     *seconds, _ = zip(simulation, live, strict=True)
     near = all(expected / FACTOR - SLACK_S < found < expected * FACTOR + SLACK_S for expected, found in seconds)

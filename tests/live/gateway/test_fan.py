@@ -36,11 +36,11 @@ def test_each_item_has_a_choice_and_all_have_one_answer() -> None:
     async def main() -> None:
         async with Live(2, PrefixCache(), settings=FANNING) as live:
             answer = await live.ask(CONTEXT, 6, stream=False, fan_out=FAN).wait()
-            told = json.loads(answer.body)
-            assert answer.status == 200 and [each["index"] for each in told["choices"]] == [0, 1, 2, 3]
-            assert told["usage"]["completion_tokens"] == 4 * 6 and told["model"] == MODEL
+            result = json.loads(answer.body)
+            assert answer.status == 200 and [each["index"] for each in result["choices"]] == [0, 1, 2, 3]
+            assert result["usage"]["completion_tokens"] == 4 * 6 and result["model"] == MODEL
             one = json.loads((await live.ask(CONTEXT + " Say one again.", 6, stream=False).wait()).body)
-            assert told["choices"][0]["text"] == one["choices"][0]["text"]
+            assert result["choices"][0]["text"] == one["choices"][0]["text"]
             chat = json.loads((await _chat(live, fan_out=FAN).wait()).body)
             assert [each["index"] for each in chat["choices"]] == [0, 1, 2, 3]
             assert all(each["message"]["role"] == "assistant" for each in chat["choices"])
@@ -71,14 +71,14 @@ BAD = {
 }
 
 
-def test_what_cannot_be_parted_is_told_why() -> None:
+def test_what_cannot_be_parted_is_refused_with_the_reason() -> None:
     async def main() -> None:
         async with Live(1, settings=FANNING) as live:
-            for said, given in BAD.items():
+            for expected, given in BAD.items():
                 answer = await live.ask(**{"stream": False, **given}).wait()
-                assert answer.status == 400 and said in answer.error, (said, answer.body)
+                assert answer.status == 400 and expected in answer.error, (expected, answer.body)
             assert not _engines(live)
-            unknown = await live.ask(stream=False, fan_out=FAN, model="nobody").wait()
+            unknown = await live.ask(stream=False, fan_out=FAN, model="unknown").wait()
             assert unknown.status == 404 and "does not exist" in unknown.error
             broken = await live.send(b"POST", b"/v1/completions", b'{"fan_out" 3}').wait()
             assert broken.status == 400 and "not valid JSON" in broken.error
@@ -116,7 +116,7 @@ def test_an_answer_without_an_end_ends_them_all() -> None:
     assert left == [2, 0, 1, 3, 502], "the one that does not end, then the others, then the client"
 
 
-def test_nobody_is_taken_apart_unasked() -> None:
+def test_no_request_is_taken_apart_without_the_option() -> None:
     """Without the setting, and where the words stand in a prompt, requests go on as they are."""
 
     async def main() -> None:

@@ -31,21 +31,21 @@ def whole(path: bytes, body: Any) -> Exchange:
 
 
 @given(st.lists(TEXT, min_size=1, max_size=4), st.lists(TEXT, min_size=1, max_size=5), TEXT, st.booleans())
-def test_parts_are_what_they_are_said_to_be_and_counted_to_the_byte(
-    pieces: list[str], items: list[str], said: str, chat: bool
+def test_parts_have_the_stated_lengths_and_are_counted_to_the_byte(
+    pieces: list[str], items: list[str], expected: str, chat: bool
 ) -> None:
     template = "{item}".join(["", *pieces])
-    asked: dict[str, Any] = {"model": "m", "seed": 10**30, "x": {"y": [1.5, None]}}
-    messages = [{"role": "user", "content": said}]
-    given = {"messages": messages} if chat else {"prompt": said}
+    fields: dict[str, Any] = {"model": "m", "seed": 10**30, "x": {"y": [1.5, None]}}
+    messages = [{"role": "user", "content": expected}]
+    given = {"messages": messages} if chat else {"prompt": expected}
     path = b"/v1/chat/completions" if chat else b"/v1/completions"
-    exchange = whole(path, asked | given | {"fan_out": {"template": template, "items": items}})
+    exchange = whole(path, fields | given | {"fan_out": {"template": template, "items": items}})
     some = parts(exchange, 5, 1 << 20)
     assert isinstance(some, list)
     for part, item in zip(some, items, strict=True):
         text = template.replace("{item}", item)
-        last = {"messages": [*messages, {"role": "user", "content": text}]} if chat else {"prompt": said + text}
-        assert json.loads(part.body) == asked | last
+        last = {"messages": [*messages, {"role": "user", "content": text}]} if chat else {"prompt": expected + text}
+        assert json.loads(part.body) == fields | last
     size = sum(len(part.body) for part in some)
     assert isinstance(parts(exchange, 5, size), list)
     refused = parts(exchange, 5, size - 1)
@@ -133,12 +133,12 @@ ODD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("said", ODD)
-def test_an_engine_that_answers_an_item_with_nonsense_is_a_clear_error(said: bytes) -> None:
+@pytest.mark.parametrize("expected", ODD)
+def test_an_engine_that_answers_an_item_with_nonsense_is_a_clear_error(expected: bytes) -> None:
     async def main() -> None:
         problems: list[dict[str, object]] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: problems.append(context))
-        reply = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(said) + said
+        reply = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(expected) + expected
         async with Besieged(says(reply), settings=FANNING) as live:
             answer = await live.ask(stream=False, fan_out={"template": "{item}", "items": ["a", "b"]}).wait()
             assert answer.status == 502 and "choices" in answer.error

@@ -46,9 +46,9 @@ def _client(tenants: Tenants) -> Client:
 def test_the_head_alone_is_refused(key: bytes, body: bytes) -> None:
     client = _client(_tenants())
     client.send(HEAD + key + body + b"expect: 100-continue\r\n\r\n")
-    head, _, said = client.transport.written.partition(b"\r\n\r\n")
+    head, _, text = client.transport.written.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 401 ") and b"\r\nwww-authenticate: Bearer\r\nconnection: close" in head
-    assert json.loads(said)["error"]["code"] == "invalid_api_key"
+    assert json.loads(text)["error"]["code"] == "invalid_api_key"
     client.send(b"x" * 100_000)
     assert client.server.bodies.held == 0 and client.server.causes == {"key": 1} and not client.transport.aborted
 

@@ -83,7 +83,7 @@ def test_one_that_fails_is_not_the_clients_matter(drops: int, how: str) -> None:
     whole(bench, wire)
 
 
-def test_both_fail_and_a_third_is_asked() -> None:
+def test_both_fail_and_a_third_is_tried() -> None:
     bench = Bench(3, hedge=AfterOneSecond(), tries=3)
     wire, _, _ = bench.ask()
     bench.pass_s(1)

@@ -9,7 +9,7 @@ import pytest
 
 from poise.core.errors import PolicyError
 from poise.core.policy import Cache
-from poise.core.request import NO_TOOL, UNTOLD, RequestView
+from poise.core.request import NO_TOOL, UNKNOWN_TOOL, RequestView
 from poise.core.units import SECOND
 from poise.live.emulator.options import Options
 from poise.live.gateway.hints import Hints, hinted, try_out
@@ -46,17 +46,19 @@ def test_the_first_tool_is_found_however_the_answer_is_cut(size: int) -> None:
     assert called.tool(tools) == 0 == tools.number(b"search")
 
 
-@pytest.mark.parametrize(("finish", "tool"), [("stop", NO_TOOL), ("length", UNTOLD), ("tool_calls", UNTOLD)])
+@pytest.mark.parametrize(
+    ("finish", "tool"), [("stop", NO_TOOL), ("length", UNKNOWN_TOOL), ("tool_calls", UNKNOWN_TOOL)]
+)
 def test_an_answer_without_a_name_says_what_its_end_says(finish: str, tool: int) -> None:
     called = Called()
     called.see(json.dumps({"choices": [{"message": {"content": "x"}, "finish_reason": finish}]}).encode())
     assert called.tool(Tools()) == tool
 
 
-def test_no_more_tools_are_told_apart_than_may_be() -> None:
+def test_no_more_tools_are_distinguished_than_may_be() -> None:
     tools = Tools()
     numbers = [tools.number(b"%d" % name) for name in range(TOOLS + 5)]
-    assert numbers == [*range(TOOLS), *[UNTOLD] * 5]
+    assert numbers == [*range(TOOLS), *[UNKNOWN_TOOL] * 5]
     assert tools.number(b"3") == 3
 
 
@@ -65,9 +67,9 @@ def test_no_more_tools_are_told_apart_than_may_be() -> None:
 
 def test_a_hint_is_added_and_the_rest_of_the_body_stays() -> None:
     body = b'{"model": "m",  "x": [1.50] }\n'
-    told = hinted(body, 3 * SECOND // 2)
-    assert told.startswith(b'{"model": "m",  "x": [1.50] ')
-    assert json.loads(told)["nvext"] == {"cache_control": {"type": "ephemeral", "ttl": "2s"}}
+    found = hinted(body, 3 * SECOND // 2)
+    assert found.startswith(b'{"model": "m",  "x": [1.50] ')
+    assert json.loads(found)["nvext"] == {"cache_control": {"type": "ephemeral", "ttl": "2s"}}
 
 
 def test_what_the_client_says_itself_stands() -> None:
@@ -82,10 +84,10 @@ class Notes(FixedTtl):
     """Notes what it is asked."""
 
     def __post_init__(self) -> None:
-        self.asked: list[tuple[int, int, int]] = []
+        self.calls: list[tuple[int, int, int]] = []
 
     def cache(self, request: RequestView, sequence: Any, lane: Any) -> int:
-        self.asked.append((request.id, sequence.tool, sequence.produced))
+        self.calls.append((request.id, sequence.tool, sequence.produced))
         return super().cache(request, sequence, lane)
 
 
@@ -97,12 +99,12 @@ def a_bench(cache: Cache, engines: int = 2) -> Bench:
     return bench
 
 
-def asked_of(bench: Bench) -> list[tuple[int, int, int]]:
+def calls_of(bench: Bench) -> list[tuple[int, int, int]]:
     assert bench.world.hints is not None
-    return bench.world.hints.cache.asked  # type: ignore[attr-defined, no-any-return]
+    return bench.world.hints.cache.calls  # type: ignore[attr-defined, no-any-return]
 
 
-def test_the_policy_is_asked_as_a_request_is_sent_and_as_its_answer_ends() -> None:
+def test_the_policy_is_called_as_a_request_is_sent_and_as_its_answer_ends() -> None:
     bench = a_bench(Notes(ttl_s=30))
     bench.ask(body=b'{"model": "m"}', session=4)
     bench.ask(body=b'{"model": "m"}', session=-1)
@@ -115,18 +117,20 @@ def test_the_policy_is_asked_as_a_request_is_sent_and_as_its_answer_ends() -> No
     again.data(b'{"choices":[{"finish_reason":"stop"}],"usage":{"completion_tokens":7}}')
     again.end()
     other.answer()
-    assert asked_of(bench) == [(0, UNTOLD, 0), (0, UNTOLD, 7)], "an answer of /v1/completions tells no tools"
+    assert calls_of(bench) == [(0, UNKNOWN_TOOL, 0), (0, UNKNOWN_TOOL, 7)], (
+        "an answer of /v1/completions names no tools"
+    )
     bench.check_balance()
 
 
-def test_an_engine_that_takes_no_hints_is_told_nothing() -> None:
+def test_an_engine_that_takes_no_hints_is_sent_none() -> None:
     bench = a_bench(Notes())
     object.__setattr__(bench.engines[0].at, "hints", False)
     object.__setattr__(bench.engines[1].at, "hints", False)
     bench.ask(body=b'{"model": "m"}', session=4)
     (call,) = bench.calls
     call.answer()
-    assert call.body == b'{"model": "m"}' and asked_of(bench) == []
+    assert call.body == b'{"model": "m"}' and calls_of(bench) == []
 
 
 class Broken(FixedTtl):
@@ -147,11 +151,11 @@ def test_a_policy_that_raises_costs_a_hint_and_no_request() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cache", "said"),
+    ("cache", "message"),
     [(Saga(), "ranks"), (Belady(), "ranks"), (OracleTtl(), "future"), (Broken(), "ZeroDivisionError")],
 )
-def test_what_a_gateway_cannot_ask_is_refused(cache: Cache, said: str) -> None:
-    with pytest.raises(PolicyError, match=said):
+def test_what_a_gateway_cannot_ask_is_refused(cache: Cache, message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
         try_out(cache)
 
 
@@ -165,14 +169,14 @@ def test_continuum_learns_from_tools_at_the_gateway() -> None:
     """With two tools of 3 s met, and prompts of 100 s, KV is worth keeping for just those 3 s."""
     bench = a_bench(Continuum(cold=2), engines=1)
     object.__setattr__(bench.engines[0].at, "prefill_rate", 1.0)
-    told = []
+    seen = []
     for _ in range(3):
         bench.ask(body=b'{"model": "m"}', session=4, prompt=100)
         (call,) = bench.calls
-        told.append(json.loads(call.body)["nvext"]["cache_control"]["ttl"])
+        seen.append(json.loads(call.body)["nvext"]["cache_control"]["ttl"])
         call.answer()
         bench.now += 3 * SECOND
-    assert told == ["2s", "2s", "4s"], "two records short of knowing, then 3 s and the instants between"
+    assert seen == ["2s", "2s", "4s"], "two records short of knowing, then 3 s and the instants between"
 
 
 # What comes of it -----------------------------------------------------------------------------------------------------

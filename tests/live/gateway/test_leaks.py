@@ -29,7 +29,7 @@ async def a_round(live: Live, draw: random.Random, requests: int) -> None:
         if fate == "bad":
             answers.append(live.send(b"POST", b"/v1/completions", b'{"model": 7'))
         elif fate == "unknown":
-            answers.append(live.ask(model="nobody"))
+            answers.append(live.ask(model="unknown"))
         else:
             if fate == "fault" and number % 20 == 0:
                 live.engines[number % 2].fault("cut", count=2, after_tokens=draw.choice([0, 2]))

@@ -25,29 +25,29 @@ def as_before() -> Iterator[None]:
     logger.handlers[:], logger.level, logger.propagate = before[0], before[1], before[2]
 
 
-def written(form: str, *said: object, level: int = logging.INFO, **given: object) -> str:
+def written(form: str, *text: object, level: int = logging.INFO, **given: object) -> str:
     stream = io.StringIO()
     start("debug", form, stream)
-    logging.getLogger("poise.x").log(level, *said, **given)  # type: ignore[arg-type]
+    logging.getLogger("poise.x").log(level, *text, **given)  # type: ignore[arg-type]
     return stream.getvalue()
 
 
 def test_a_record_is_one_json_object() -> None:
-    told = json.loads(written("json", "engine %s is back", "a", extra={"fields": {"slot": 3}}))
-    assert told.pop("time").endswith("Z")
-    assert told == {"level": "info", "logger": "poise.x", "message": "engine a is back", "slot": 3}
+    result = json.loads(written("json", "engine %s is back", "a", extra={"fields": {"slot": 3}}))
+    assert result.pop("time").endswith("Z")
+    assert result == {"level": "info", "logger": "poise.x", "message": "engine a is back", "slot": 3}
 
 
-def test_a_fault_is_told_with_its_trace() -> None:
+def test_a_fault_is_logged_with_its_trace() -> None:
     try:
         raise ZeroDivisionError("no")
     except ZeroDivisionError:
-        told = json.loads(written("json", "it failed", level=logging.ERROR, exc_info=True))
-    assert told["error"].endswith("ZeroDivisionError: no") and told["level"] == "error"
+        result = json.loads(written("json", "it failed", level=logging.ERROR, exc_info=True))
+    assert result["error"].endswith("ZeroDivisionError: no") and result["level"] == "error"
 
 
 @given(st.text(), st.text())
-def test_whatever_is_said_is_one_line(message: str, value: str) -> None:
+def test_every_message_is_one_line(message: str, value: str) -> None:
     record = logging.LogRecord("poise.x", logging.INFO, "", 0, "%s", (message,), None)
     record.fields = {"value": value}
     for formatter in (RequestLogLine(), Json()):
@@ -63,10 +63,10 @@ def test_whatever_is_said_is_one_line(message: str, value: str) -> None:
 )  # fmt: skip
 @given(secret=st.text("abcdefghijklmnopqrstuvwxyzABCDEFXYZ0123456789-_", min_size=8, max_size=40))
 def test_what_looks_like_a_key_is_blanked(text: str, secret: str) -> None:
-    said = text.format(secret)
-    assert secret not in redacted(said) or secret in text
+    line = text.format(secret)
+    assert secret not in redacted(line) or secret in text
     for form in (RequestLogLine(), Json()):
-        record = logging.LogRecord("poise.x", logging.INFO, "", 0, "%s", (said,), None)
+        record = logging.LogRecord("poise.x", logging.INFO, "", 0, "%s", (line,), None)
         assert secret not in form.format(record) or secret in text
 
 
@@ -106,8 +106,8 @@ def test_every_request_that_ends_has_a_line() -> None:
     _, exchange, _ = bench.ask()
     exchange.leave()
     done, left = [json.loads(line) for line in stream.getvalue().splitlines()]
-    for told in (done, left):
-        told.pop("time")
+    for entry in (done, left):
+        entry.pop("time")
     assert done == {
         "level": "info", "logger": ACCESS, "message": "request", "request": 0, "tenant": "", "model": "m",
         "engine": "e0", "status": 200, "stream": True, "prompt_tokens": 11, "output_tokens": 7, "wait_s": 0.0,
@@ -117,7 +117,7 @@ def test_every_request_that_ends_has_a_line() -> None:
     assert "s3cret" not in stream.getvalue()
 
 
-def test_where_nobody_asked_for_them_no_line_is_made() -> None:
+def test_without_a_handler_no_line_is_made() -> None:
     bench = Bench(1)
     start("warning", "json", stream := io.StringIO())
     bench.world._watcher = Access(list, lambda: bench.now)

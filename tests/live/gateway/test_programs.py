@@ -32,7 +32,7 @@ def test_no_more_sessions_are_remembered_than_may_be() -> None:
     assert begun.next(2, 6) == (0, 6), "forgotten, so it begins anew"
 
 
-def test_policies_are_told_at_the_gateway() -> None:
+def test_policies_are_notified_at_the_gateway() -> None:
     async def main() -> None:
         async with Live(1) as live:
             for name in (b"a", b"b", b"a"):

@@ -48,15 +48,15 @@ def test_prometheus_reads_the_page() -> None:
     counted.end("a")
     counted.end("a", 503)
     counted.end('b"\\\n{}')
-    told = counted.samples()
-    assert told["poise_requests_total", ",200"] == 2 and told["poise_requests_total", ",503"] == 1
-    assert told["poise_tenant_requests_total", "a,200"] == 1
-    assert told["poise_tenant_requests_total", 'b"\\\n{},200'] == 1, "a name comes back as it was"
-    assert told["poise_tenant_queue_time_seconds_count", "a"] == 2
-    assert told["poise_tenant_queue_time_seconds_bucket", "a,+Inf"] == 2
-    assert [told["poise_engine_state", f"e0,{word}"] for word in STATES] == [0, 1, 0, 0, 0]
-    assert told["poise_engine_down_seconds", "e0"] == 0
-    assert told["poise_requests_held", ""] == 0
+    samples = counted.samples()
+    assert samples["poise_requests_total", ",200"] == 2 and samples["poise_requests_total", ",503"] == 1
+    assert samples["poise_tenant_requests_total", "a,200"] == 1
+    assert samples["poise_tenant_requests_total", 'b"\\\n{},200'] == 1, "a name comes back as it was"
+    assert samples["poise_tenant_queue_time_seconds_count", "a"] == 2
+    assert samples["poise_tenant_queue_time_seconds_bucket", "a,+Inf"] == 2
+    assert [samples["poise_engine_state", f"e0,{word}"] for word in STATES] == [0, 1, 0, 0, 0]
+    assert samples["poise_engine_down_seconds", "e0"] == 0
+    assert samples["poise_requests_held", ""] == 0
 
 
 @given(st.lists(st.floats(0, 100), max_size=30))
@@ -86,12 +86,12 @@ def test_ten_thousand_tenants_cost_as_much_as_two_hundred() -> None:
     assert max(after) == LINES and len(after) > 10
     a_row = 1 + 3 + 3 * (len(BOUNDS) + 3)  # a status, the sums, the histograms
     assert sum(after) == sum(before) + a_row, "one row more: that of the others"
-    told = counted.samples()
-    assert told["poise_tenant_requests_total", f"{OTHERS},200"] == 10_000 - MOST
+    samples = counted.samples()
+    assert samples["poise_tenant_requests_total", f"{OTHERS},200"] == 10_000 - MOST
     assert len(counted.stats.tenants) == MOST + 1
 
 
-def test_a_slice_is_made_when_it_is_asked_for() -> None:
+def test_a_slice_is_made_when_it_is_requested() -> None:
     made: list[int] = []
 
     def rows() -> object:

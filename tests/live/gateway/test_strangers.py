@@ -26,15 +26,15 @@ def test_who_has_no_key_hears_no_names() -> None:
                 assert (ready.status, json.loads(ready.body)) == (200, {"ready": True})
             listed = json.loads((await live.send(b"GET", b"/v1/models", headers=GOLD).wait()).body)
             assert [each["id"] for each in listed["data"]] == [MODEL]
-            told = json.loads((await live.send(b"GET", b"/ready", headers=GOLD).wait()).body)
-            assert told == {"ready": True, "engines": 1}
+            result = json.loads((await live.send(b"GET", b"/ready", headers=GOLD).wait()).body)
+            assert result == {"ready": True, "engines": 1}
             assert (await live.send(b"GET", b"/health").wait()).status == 200
 
     run(main())
 
 
 @pytest.mark.parametrize("refuse", [False, True])
-def test_where_anybody_may_ask_anybody_is_told(refuse: bool) -> None:
+def test_an_open_gateway_warns_that_anybody_may_use_it(refuse: bool) -> None:
     """Unknown keys are the tenant `default`, or a proxy names the tenants."""
     tenants = Tenants([], True, True) if refuse else Tenants(parse("[{name: gold, key: sk-gold}]", "keys"), False)
 

@@ -122,7 +122,7 @@ def test_who_never_reaches_an_engine_has_a_span_too(end: str, status: int, ok: b
     assert span.attributes["http.response.status_code"] == status and span.status.is_ok == ok
 
 
-def test_who_is_not_sampled_leaves_no_span_but_the_engine_is_told() -> None:
+def test_a_request_that_is_not_sampled_leaves_no_span_but_the_engine_gets_the_header() -> None:
     traced = Traced(share=0.0)
     traced.bench.ask()
     sent = dict(traced.bench.calls[0].headers)
@@ -146,8 +146,8 @@ def test_no_key_prompt_or_body_is_in_a_span() -> None:
     traced.bench.ask(body=b'{"prompt": "s3cret prompt"}')
     for call in list(traced.bench.calls):
         call.answer(b'{"choices": ["s3cret answer"]}')
-    told = "".join(span.to_json() for span in traced.spans().values())
-    assert "text_completion" in told and "s3cret" not in told
+    result = "".join(span.to_json() for span in traced.spans().values())
+    assert "text_completion" in result and "s3cret" not in result
 
 
 def test_spans_go_out_as_otlp() -> None:

@@ -37,7 +37,7 @@ def ask(api: Api, key: str, headers: Any = (), **given: Any) -> Wire:
     return wire
 
 
-def asked(tenants: str, key: str, headers: Any = (), ttft_s: float = 0.0, **given: Any) -> tuple[RequestView, bytes]:
+def received(tenants: str, key: str, headers: Any = (), ttft_s: float = 0.0, **given: Any) -> tuple[RequestView, bytes]:
     """What policies and the engine see of a request with this key."""
     bench = Bench(1, settings=Settings(ttft_s=ttft_s))
     ask(Api(bench.world, Pieces(), tenants=Tenants(parse(tenants, "keys")) if tenants else None), key, headers, **given)
@@ -59,20 +59,20 @@ def asked(tenants: str, key: str, headers: Any = (), ttft_s: float = 0.0, **give
 def test_a_body_lowers_its_priority_and_raises_it_as_far_as_its_tenant_may(
     key: str, priority: int | None, seen: int, sent: int | None
 ) -> None:
-    view, body = asked(KEYS, key, **({} if priority is None else {"priority": priority}))
+    view, body = received(KEYS, key, **({} if priority is None else {"priority": priority}))
     assert view.priority == seen
     assert json.loads(body).get("priority") == sent, "the engine has an order of its own"
     assert json.loads(body)["z"] == 1.5
 
 
 def test_without_tenants_all_are_one_house() -> None:
-    view, body = asked("", "", priority=-1_000_000, headers=[(b"x-slo-ttft-ms", b"1")])
+    view, body = received("", "", priority=-1_000_000, headers=[(b"x-slo-ttft-ms", b"1")])
     assert view.priority == -1_000_000 and json.loads(body)["priority"] == -1_000_000
     assert view.deadline_at - view.arrived_at == MS
 
 
 @pytest.mark.parametrize(
-    ("key", "ttft_s", "said", "due"),
+    ("key", "ttft_s", "expected", "due"),
     [
         ("sk-chat", 0.0, b"1", 0),  # nothing is due for its tenant, so nothing is due sooner
         ("sk-chat", 2.0, b"1", 2000),
@@ -83,9 +83,11 @@ def test_without_tenants_all_are_one_house() -> None:
         ("sk-ops", 0.0, b"1", 200),
     ],
 )
-def test_a_deadline_is_no_sooner_than_a_tenant_may_ask(key: str, ttft_s: float, said: bytes | None, due: int) -> None:
-    headers = [] if said is None else [(b"x-slo-ttft-ms", said)]
-    view, _ = asked(KEYS, key, headers, ttft_s)
+def test_a_deadline_is_no_sooner_than_a_tenant_may_ask(
+    key: str, ttft_s: float, expected: bytes | None, due: int
+) -> None:
+    headers = [] if expected is None else [(b"x-slo-ttft-ms", expected)]
+    view, _ = received(KEYS, key, headers, ttft_s)
     assert (view.deadline_at - view.arrived_at if view.deadline_at else 0) == due * MS
 
 

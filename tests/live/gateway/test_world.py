@@ -98,7 +98,7 @@ def test_a_head_without_a_body_does_not_bind() -> None:
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_what_another_may_answer_is_asked_of_another(status: int) -> None:
+def test_what_another_may_answer_is_sent_to_another(status: int) -> None:
     bench = Bench(2)
     wire, _, _ = bench.ask()
     bench.calls[0].answer(b'{"error":1}', status)
@@ -108,7 +108,7 @@ def test_what_another_may_answer_is_asked_of_another(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 404, 422])
-def test_what_the_client_did_wrong_is_said_in_the_engines_words(status: int) -> None:
+def test_a_mistake_of_the_client_is_passed_on_in_the_engines_words(status: int) -> None:
     bench = Bench(2)
     wire, _, _ = bench.ask()
     bench.calls[0].answer(b'{"error":{"message":"bad"}}', status)
@@ -144,7 +144,7 @@ def test_a_stale_connection_is_no_failure_of_the_engine() -> None:
     bench.check_balance()
 
 
-def test_after_the_first_byte_nobody_else_is_asked() -> None:
+def test_after_the_first_byte_no_other_engine_is_tried() -> None:
     bench = Bench(2)
     wire, _, _ = bench.ask()
     bench.calls[0].head()
@@ -177,7 +177,7 @@ def test_a_client_that_leaves_while_it_is_held_is_never_sent() -> None:
     bench.check_balance()
 
 
-def test_who_waits_too_long_is_told_so() -> None:
+def test_a_request_that_waits_too_long_is_refused() -> None:
     bench = Bench(1, admission=[Ceiling(1)], settings=Settings(held_s=5))
     bench.ask()
     wire, _, _ = bench.ask()
@@ -293,20 +293,20 @@ def test_every_request_ends_exactly_once(
     admission = [Ceiling(ceiling)] if ceiling else []
     hedge = Hasty(10**12) if hedged else None
     bench = Bench(engines, admission=admission, tries=tries, settings=Settings(held_s=3), hedge=hedge)
-    asked: list[tuple[Wire, object, object]] = []
+    requests: list[tuple[Wire, object, object]] = []
     heads: set[int] = set()
     for what, number in script:
         calls = bench.calls
         call = calls[number % len(calls)] if calls else None
         if what == "ask":
-            asked.append(bench.ask(stream=number % 2 == 0))
+            requests.append(bench.ask(stream=number % 2 == 0))
         elif what == "wait":
             bench.pass_s(number)
         elif what in ("eject", "join"):
             engine = bench.engines[number % engines]
             (bench.world.fleet.eject(engine) if what == "eject" else bench.world.fleet.join(engine, engine.spec))
-        elif what in ("leave", "flow") and asked:
-            exchange = asked[number % len(asked)][1]
+        elif what in ("leave", "flow") and requests:
+            exchange = requests[number % len(requests)][1]
             if what == "leave":
                 exchange.leave()  # type: ignore[attr-defined]
             elif exchange.flow is not None:  # type: ignore[attr-defined]  # it has not ended
@@ -327,13 +327,13 @@ def test_every_request_ends_exactly_once(
                     call.end()
     for engine in bench.engines:
         bench.world.fleet.join(engine, engine.spec)
-    for _ in range(len(asked) + 1):
+    for _ in range(len(requests) + 1):
         for call in bench.calls:
             if not call.over:
                 call.answer() if id(call) not in heads else call.end()
     bench.pass_s(4)
-    assert all(wire.ended or exchange._line is None for wire, exchange, _ in asked)  # type: ignore[attr-defined]
-    assert len(bench.statuses) == len(asked)
+    assert all(wire.ended or exchange._line is None for wire, exchange, _ in requests)  # type: ignore[attr-defined]
+    assert len(bench.statuses) == len(requests)
     bench.check_balance()
     fresh = Bench(0, admission=admission, tries=tries, slots=engines, hedge=hedge)
     assert replay(bench.trace.events, fresh.control) == list(bench.trace.actions)
@@ -357,16 +357,16 @@ def pair() -> tuple[Bench, Wire]:
 def test_a_pair_computes_the_prompt_in_one_engine_and_the_output_in_another() -> None:
     bench, wire = pair()
     (prefill,) = bench.calls
-    asked = json.loads(prefill.body)
-    assert (asked["max_tokens"], asked["stream"], asked["x"]) == (1, False, [1.5])
-    assert asked["kv_transfer_params"]["do_remote_decode"] is True
+    result = json.loads(prefill.body)
+    assert (result["max_tokens"], result["stream"], result["x"]) == (1, False, [1.5])
+    assert result["kv_transfer_params"]["do_remote_decode"] is True
     prefill.answer(b'{"choices":[],"kv_transfer_params":{"remote_host":"h","remote_block_ids":[3]}}')
     assert not wire.sent and list(bench.control.state.requests) == [0, 1]
     (decode,) = bench.calls
     assert decode.pool is bench.pool(1)
-    asked = json.loads(decode.body)
-    assert (asked["max_tokens"], asked["stream"]) == (9, True)
-    assert asked["kv_transfer_params"] == {"remote_host": "h", "remote_block_ids": [3]}
+    result = json.loads(decode.body)
+    assert (result["max_tokens"], result["stream"]) == (9, True)
+    assert result["kv_transfer_params"] == {"remote_host": "h", "remote_block_ids": [3]}
     decode.answer(b"data: x\n\n")
     assert wire.done
     bench.check_balance()

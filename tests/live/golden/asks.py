@@ -57,7 +57,7 @@ QUESTIONS: Final[dict[str, Question]] = {
     "chat, streamed": chat(stream=True),
     "chat, streamed with usage": chat(**USAGE),
     "chat, streamed with usage always": chat(**ALWAYS),
-    "chat, a field of nobody": chat(of_nobody={"deep": 1}),
+    "chat, a field of no server": chat(of_no_server={"deep": 1}),
     "chat, no model": without(chat(), "model"),
     "completion": completion(),
     "completion of token ids": completion(prompt=[0, 300, 301, 302]),

@@ -28,8 +28,8 @@ def answered(url: str, question: Question) -> dict[str, Any]:
     with contextlib.closing(http.client.HTTPConnection(at.hostname or "", at.port, timeout=PATIENCE_S)) as line:
         line.request(question.method, question.path, body, headers)
         answer = line.getresponse()
-        said = {name.lower(): value for name, value in answer.getheaders()}
-        kept = {name: said[name] for name in HEADERS if name in said}
+        fields = {name.lower(): value for name, value in answer.getheaders()}
+        kept = {name: fields[name] for name in HEADERS if name in fields}
         return {"status": answer.status, "headers": kept, "body": steady(parsed(answer.read()))}
 
 
@@ -46,11 +46,11 @@ def events(url: str, socket: zmq.Socket[bytes], topic: str) -> list[Body]:
         _complete(url, body)
     _do(url, Question("POST", "/reset_prefix_cache"))
     _complete(url, LAST)
-    told = _told(socket)
-    while not _stores(next(told), FIRST):
+    messages = _messages(socket)
+    while not _stores(next(messages), FIRST):
         pass
     found: list[Body] = []
-    for event in told:
+    for event in messages:
         if _stores(event, LAST):
             return named(found)
         found.append(event)
@@ -66,7 +66,7 @@ def _complete(url: str, body: Body) -> None:
     _do(url, Question("POST", COMPLETION, {"model": NAME, "max_tokens": 1, **SURE, **body}))
 
 
-def _told(socket: zmq.Socket[bytes]) -> Iterator[Body]:
+def _messages(socket: zmq.Socket[bytes]) -> Iterator[Body]:
     """Events as they come, from frames as they must be: topic, number, and a batch of time, events and rank."""
     last = -1
     while True:
@@ -85,7 +85,7 @@ def _stores(event: Body, body: Body) -> bool:
 def named(events: list[Body]) -> list[Body]:
     """With short names for blocks in place of hashes."""
     names: dict[int | None, str | None] = {None: None}
-    told = []
+    messages = []
     for event in events:
         each = dict(event)
         if "block_hashes" in each:
@@ -93,5 +93,5 @@ def named(events: list[Body]) -> list[Body]:
             each["block_hashes"] = [names.setdefault(block, f"block {len(names)}") for block in blocks]
         if "parent_block_hash" in each:
             each["parent_block_hash"] = names[each["parent_block_hash"]]
-        told.append(each)
-    return told
+        messages.append(each)
+    return messages

@@ -36,20 +36,20 @@ def parsed(body: bytes) -> Any:
 
 def _event(text: str) -> Any:
     name, _, data = text.rpartition("data: ")
-    said = data if data == "[DONE]" else json.loads(data)
-    return {"event": name.strip().removeprefix("event: "), **said} if name else said
+    content = data if data == "[DONE]" else json.loads(data)
+    return {"event": name.strip().removeprefix("event: "), **content} if name else content
 
 
-def steady(said: Any) -> Any:
+def steady(content: Any) -> Any:
     """Without what is new each time: ids and instants."""
-    if isinstance(said, dict):
+    if isinstance(content, dict):
         return {
             name: 0 if name in ("created", "created_at", "completed_at") and value else steady(value)
-            for name, value in said.items()
+            for name, value in content.items()
         }
-    if isinstance(said, list):
-        return [steady(each) for each in said]
-    return UNSTABLE.sub(r"\1\g<2>0", said) if isinstance(said, str) else said
+    if isinstance(content, list):
+        return [steady(each) for each in content]
+    return UNSTABLE.sub(r"\1\g<2>0", content) if isinstance(content, str) else content
 
 
 def differences(golden: Any, made: Any, where: str = "", exact: bool = False) -> Iterator[str]:
@@ -71,15 +71,15 @@ def differences(golden: Any, made: Any, where: str = "", exact: bool = False) ->
         yield f"{where}: {made!r} instead of {golden!r}"
 
 
-def lines(said: Any) -> str:
+def lines(content: Any) -> str:
     """JSON with a line for each entry of the outermost list or object."""
-    if isinstance(said, dict):
-        return "{\n" + ",\n".join(f"{json.dumps(name)}: {_line(each)}" for name, each in said.items()) + "\n}\n"
-    return "[\n" + ",\n".join(map(_line, said)) + "\n]\n"
+    if isinstance(content, dict):
+        return "{\n" + ",\n".join(f"{json.dumps(name)}: {_line(each)}" for name, each in content.items()) + "\n}\n"
+    return "[\n" + ",\n".join(map(_line, content)) + "\n]\n"
 
 
-def _line(said: Any) -> str:
-    return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+def _line(content: Any) -> str:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
 def families(page: str) -> dict[str, dict[str, Any]]:

@@ -14,7 +14,7 @@ from poise.live.http.request import RequestReader
 HEAD = b"POST /v1/x?a=b HTTP/1.1\r\nHost: g\r\nX: y\r\nContent-Length: %d\r\nUser-Agent: z\r\n\r\n"
 
 
-def _told(exchange: Exchange) -> dict[str, Any]:
+def _head(exchange: Exchange) -> dict[str, Any]:
     names = ("method", "target", "path", "query", "headers", "body", "begun_at", "keep_alive", "modern")
     return {name: getattr(exchange, name) for name in names} | {"length": exchange.header(b"content-length")}
 
@@ -22,9 +22,9 @@ def _told(exchange: Exchange) -> dict[str, Any]:
 def _fed(reader: RequestReader, data: bytes, at: int) -> list[dict[str, Any]]:
     if reader.refusal is None:
         reader.feed(data, at)
-    told = [_told(exchange) for exchange in reader.ready]
+    found = [_head(exchange) for exchange in reader.ready]
     reader.ready.clear()
-    return told
+    return found
 
 
 def _sent(body: bytes, head: bytes = HEAD) -> bytes:
@@ -107,8 +107,8 @@ def test_a_body_past_its_limit_is_left_to_the_parser_to_refuse() -> None:
 def test_a_client_whose_heads_vary_is_let_be() -> None:
     reader, _ = _reader()
     for each in range(3):
-        (told,) = _fed(reader, _sent(b"a", HEAD.replace(b"y", b"abc"[each : each + 1])), each)
-        assert told["headers"][1] == (b"x", b"abc"[each : each + 1])
+        (found,) = _fed(reader, _sent(b"a", HEAD.replace(b"y", b"abc"[each : each + 1])), each)
+        assert found["headers"][1] == (b"x", b"abc"[each : each + 1])
         assert reader.memory._again is None
 
 

@@ -10,7 +10,7 @@ from poise.live.http.loop import run
 from poise.live.http.pool import Pool
 
 
-class Nobody:
+class Silent:
     def head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         pass
 
@@ -30,7 +30,7 @@ def test_a_pool_closes_whenever_its_requests_were_called_off() -> None:
         address = Address("127.0.0.1", server.sockets[0].getsockname()[1])
         for turns in range(60):
             pool = Pool(address, PoolLimits(idle_s=60.0))
-            calls = [pool.send(b"GET", b"/", [], b"", Nobody()) for _ in range(5)]
+            calls = [pool.send(b"GET", b"/", [], b"", Silent()) for _ in range(5)]
             for _ in range(turns % 12):
                 await asyncio.sleep(0)
             for call in calls:

@@ -109,7 +109,7 @@ def test_a_refusal_waits_for_the_answers_before_it() -> None:
     assert client.transport.half_closed
 
 
-def test_a_refusal_is_said_once() -> None:
+def test_a_refusal_is_sent_once() -> None:
     client = Client()
     client.send(b"GET / HTTP/9.9\r\n\r\n")
     client.connection.pause_writing()
@@ -144,15 +144,15 @@ def test_old_clients() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "status", "said"),
+    ("method", "status", "expected"),
     [(b"HEAD", 200, b"content-length: 2\r\n"), (b"GET", 304, b"content-length: 2\r\n"), (b"GET", 204, b"")],
 )
-def test_answers_without_a_body(method: bytes, status: int, said: bytes) -> None:
+def test_answers_without_a_body(method: bytes, status: int, expected: bytes) -> None:
     client = Client()
     client.send(method + b" / HTTP/1.1\r\nhost: g\r\n\r\n")
     client.exchanges[0].answer(status, b"{}")
     _, _, rest = client.transport.written.partition(b"application/json\r\n")
-    assert rest == said + b"\r\n" and not client.transport.closed
+    assert rest == expected + b"\r\n" and not client.transport.closed
 
 
 def test_a_length_among_the_headers_frames_the_answer() -> None:
@@ -213,7 +213,7 @@ def test_a_header_cannot_write_another(header: tuple[bytes, bytes]) -> None:
         client.exchanges[0].start(200, [header])
 
 
-def test_a_client_that_leaves_is_told_of_once() -> None:
+def test_a_client_that_leaves_is_reported_once() -> None:
     gone: list[str] = []
     for leave in ("connection_lost", "eof_received"):
         client = Client()
@@ -232,7 +232,7 @@ def test_a_client_that_leaves_is_told_of_once() -> None:
     assert gone == ["gone", "gone"]
 
 
-def test_a_client_that_leaves_after_the_end_is_not_told_of() -> None:
+def test_a_client_that_leaves_after_the_end_is_not_reported() -> None:
     client = Client()
     client.send(GET % 0)
     client.exchanges[0].gone = lambda: pytest.fail("it had its answer")
@@ -313,7 +313,7 @@ def test_a_handler_that_fails_is_answered_for() -> None:
     assert client.server.open == 0
 
 
-def test_the_body_is_asked_for_when_it_is_its_turn() -> None:
+def test_the_body_is_requested_when_it_is_its_turn() -> None:
     head = b"POST / HTTP/1.1\r\nhost: g\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n"
     client = Client()
     client.send(GET % 0 + head)

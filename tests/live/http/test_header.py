@@ -46,9 +46,9 @@ def test_several_connection_headers_count_together() -> None:
     assert end_to_end(sent) == [(b"b", b"2")]
 
 
-@pytest.mark.parametrize(("method", "said"), [(b"GET", False), (b"HEAD", False), (b"POST", True), (b"PUT", True)])
-def test_a_length_is_sent_where_a_body_is_expected(method: bytes, said: bool) -> None:
-    assert (b"content-length: 0" in request_head(method, b"/", b"e", [], 0)) is said
+@pytest.mark.parametrize(("method", "expected"), [(b"GET", False), (b"HEAD", False), (b"POST", True), (b"PUT", True)])
+def test_a_length_is_sent_where_a_body_is_expected(method: bytes, expected: bool) -> None:
+    assert (b"content-length: 0" in request_head(method, b"/", b"e", [], 0)) is expected
     assert b"content-length: 1" in request_head(method, b"/", b"e", [], 1)
 
 

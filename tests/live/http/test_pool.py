@@ -44,8 +44,8 @@ def test_requests_and_answers_on_one_connection(run: Run) -> None:
         async with engine(script) as port:
             pool = Pool(Address("127.0.0.1", port))
             for each in range(5):
-                heard = await _ask(pool, body=b"%d" % each)
-                assert (heard.status, heard.headers, heard.body) == (200, [(b"content-length", b"1")], b"%d" % each)
+                answer = await _ask(pool, body=b"%d" % each)
+                assert (answer.status, answer.headers, answer.body) == (200, [(b"content-length", b"1")], b"%d" % each)
             assert (pool.connections, pool.idle) == (1, 1)
             assert heads[0] == b"POST /v1 HTTP/1.1\r\nhost: 127.0.0.1:%d\r\nx-y: z\r\ncontent-length: 1\r\n\r\n" % port
             await pool.close()
@@ -110,8 +110,8 @@ def test_answers_of_every_framing(run: Run, method: bytes, answer: bytes, body: 
 
         async with engine(script) as port:
             pool = Pool(Address("127.0.0.1", port))
-            heard = await _ask(pool, method)
-            assert heard.why is None and heard.body == body and pool.idle == kept
+            answer = await _ask(pool, method)
+            assert answer.why is None and answer.body == body and pool.idle == kept
             await pool.close()
 
     run(main())
@@ -132,17 +132,17 @@ def test_an_answer_is_heard_as_it_comes(run: Run) -> None:
             writer.write(b"0\r\n\r\n")
 
         async with engine(script) as port:
-            pool, heard = Pool(Address("127.0.0.1", port)), Listener()
-            call = pool.send(b"GET", b"/", [], b"", heard)
-            await heard.begun.wait()
-            assert call.answered and not heard.parts
+            pool, answer = Pool(Address("127.0.0.1", port)), Listener()
+            call = pool.send(b"GET", b"/", [], b"", answer)
+            await answer.begun.wait()
+            assert call.answered and not answer.parts
             for each in range(5):
-                heard.came.clear()
+                answer.came.clear()
                 go.set()
-                await heard.came.wait()
-                assert heard.parts[-1] == b"%d," % each and len(heard.parts) == each + 1
+                await answer.came.wait()
+                assert answer.parts[-1] == b"%d," % each and len(answer.parts) == each + 1
             go.set()
-            await heard.over
+            await answer.over
             await pool.close()
 
     run(main())
@@ -151,7 +151,7 @@ def test_an_answer_is_heard_as_it_comes(run: Run) -> None:
 # Failures ------------------------------------------------------------------------------------------------------------
 
 
-def test_nobody_listens(run: Run) -> None:
+def test_a_port_without_a_listener_refuses(run: Run) -> None:
     async def main() -> None:
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))  # bound, but not listening
@@ -166,9 +166,9 @@ def test_nobody_listens(run: Run) -> None:
 def test_no_such_host(run: Run, host: str) -> None:
     async def main() -> None:
         pool = Pool(Address(host, 80))
-        heard = await _ask(pool)
-        assert _failure(heard) == ("dns", False)
-        assert heard.why is not None and host in heard.why.reason
+        answer = await _ask(pool)
+        assert _failure(answer) == ("dns", False)
+        assert answer.why is not None and host in answer.why.reason
         await pool.close()
 
     run(main())
@@ -234,13 +234,13 @@ def test_a_connection_that_breaks(run: Run, answer: bytes) -> None:
 
         go = asyncio.Event()
         async with engine(script) as port:
-            pool, heard = Pool(Address("127.0.0.1", port)), Listener()
-            pool.send(b"GET", b"/", [], b"", heard)
+            pool, answer = Pool(Address("127.0.0.1", port)), Listener()
+            pool.send(b"GET", b"/", [], b"", answer)
             if answer:
-                await heard.begun.wait()
+                await answer.begun.wait()
             go.set()
-            await heard.over
-            assert _failure(heard) == ("reset", bool(answer))
+            await answer.over
+            assert _failure(answer) == ("reset", bool(answer))
             await pool.close()
 
     run(main())
@@ -269,21 +269,21 @@ def test_a_kept_connection_that_was_closed_is_stale(run: Run, reset: bool) -> No
 
 
 @pytest.mark.parametrize("rest", [b"", b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n"])
-def test_a_kept_connection_that_closes_or_speaks_unasked_is_not_used_again(run: Run, rest: bytes) -> None:
+def test_a_kept_connection_that_closes_or_sends_unrequested_bytes_is_not_used_again(run: Run, rest: bytes) -> None:
     async def main() -> None:
-        said = asyncio.Event()
+        reported = asyncio.Event()
 
         async def script(reader: Reader, writer: Writer) -> None:
             await request(reader)
             writer.write(OK + b"content-length: 0\r\n\r\n")
-            await said.wait()
+            await reported.wait()
             writer.write(rest)
 
         async with engine(script) as port:
             pool = Pool(Address("127.0.0.1", port))
             await _ask(pool)
             assert pool.idle == 1
-            said.set()
+            reported.set()
             while pool.connections:
                 await asyncio.sleep(0)
             assert pool.idle == 0
@@ -324,12 +324,12 @@ def test_times(run: Run, answer: bytes, outcome: Failure | None) -> None:
 @pytest.mark.parametrize("when", ["opening", "waiting", "hearing"])
 def test_a_call_that_is_cancelled_is_closed_and_hears_no_more(run: Run, when: str) -> None:
     async def main() -> None:
-        asked, left = asyncio.Event(), asyncio.Event()
+        requested, left = asyncio.Event(), asyncio.Event()
 
         async def script(reader: Reader, writer: Writer) -> None:
             try:
                 await request(reader)
-                asked.set()
+                requested.set()
                 if when == "hearing":
                     writer.write(OK + b"\r\nx")
                 assert await reader.read() == b""
@@ -337,19 +337,19 @@ def test_a_call_that_is_cancelled_is_closed_and_hears_no_more(run: Run, when: st
                 left.set()
 
         async with engine(script) as port:
-            pool, heard = Pool(Address("127.0.0.1", port)), Listener()
-            call = pool.send(b"GET", b"/", [], b"", heard)
+            pool, answer = Pool(Address("127.0.0.1", port)), Listener()
+            call = pool.send(b"GET", b"/", [], b"", answer)
             if when == "waiting":
-                await asked.wait()
+                await requested.wait()
             elif when == "hearing":
-                await heard.came.wait()
+                await answer.came.wait()
             call.cancel()
             call.cancel()
             if when != "opening":
                 await left.wait()
             while pool.connections:
                 await asyncio.sleep(0)
-            assert not heard.over.done() and call.over
+            assert not answer.over.done() and call.over
             await pool.close()
 
     run(main())
@@ -370,12 +370,12 @@ def test_a_listener_may_call_off_in_the_middle(run: Run) -> None:
             await reader.read()
 
         async with engine(script) as port:
-            pool, heard = Pool(Address("127.0.0.1", port)), Fickle()
-            calls.append(pool.send(b"GET", b"/", [], b"", heard))
-            await heard.begun.wait()
+            pool, answer = Pool(Address("127.0.0.1", port)), Fickle()
+            calls.append(pool.send(b"GET", b"/", [], b"", answer))
+            await answer.begun.wait()
             while pool.connections:
                 await asyncio.sleep(0)
-            assert heard.status == 200 and not heard.parts and not heard.over.done() and pool.idle == 0
+            assert answer.status == 200 and not answer.parts and not answer.over.done() and pool.idle == 0
             await pool.close()
 
     run(main())
@@ -421,16 +421,16 @@ def test_a_pause_holds_the_engine_back(run: Run) -> None:
                     await writer.drain()
 
         async with engine(script) as port:
-            pool, heard = Pool(Address("127.0.0.1", port)), Listener()
-            call = pool.send(b"GET", b"/", [], b"", heard)
-            await heard.begun.wait()
+            pool, answer = Pool(Address("127.0.0.1", port)), Listener()
+            call = pool.send(b"GET", b"/", [], b"", answer)
+            await answer.begun.wait()
             call.pause()
             await stuck.wait()
-            held, before = sent[0], len(heard.body)
+            held, before = sent[0], len(answer.body)
             assert held < 20_000_000 and before < 2_000_000
             call.resume()
-            await heard.over
-            assert len(heard.body) == sent[0] == 50_000_000
+            await answer.over
+            assert len(answer.body) == sent[0] == 50_000_000
             await pool.close()
 
     run(main())
@@ -438,18 +438,18 @@ def test_a_pause_holds_the_engine_back(run: Run) -> None:
 
 def test_closing_the_pool_fails_what_is_under_way(run: Run) -> None:
     async def main() -> None:
-        asked = asyncio.Event()
+        requested = asyncio.Event()
 
         async def script(reader: Reader, writer: Writer) -> None:
             await request(reader)
-            asked.set()
+            requested.set()
             await reader.read()
 
         async with engine(script) as port:
             pool = Pool(Address("127.0.0.1", port))
             waiting, opening = Listener(), Listener()
             pool.send(b"GET", b"/", [], b"", waiting)
-            await asked.wait()
+            await requested.wait()
             pool.send(b"GET", b"/", [], b"", opening)
             await pool.close()
             assert _failure(waiting) == _failure(opening) == ("cut", False)
@@ -470,9 +470,9 @@ def test_tls(run: Run, tmp_path: Path) -> None:
         for _ in range(2):
             assert (await _ask(trusting)).body == b"{}"
         assert trusting.connections == 1
-        heard = await _ask(wary)
-        assert _failure(heard) == ("refused", False)
-        assert heard.why is not None and "certificate" in heard.why.reason.lower()
+        answer = await _ask(wary)
+        assert _failure(answer) == ("refused", False)
+        assert answer.why is not None and "certificate" in answer.why.reason.lower()
         for pool in (trusting, wary):
             await pool.close()
         await server.drain(1)
@@ -481,23 +481,23 @@ def test_tls(run: Run, tmp_path: Path) -> None:
     run(main())
 
 
-def test_a_certificate_must_name_whom_the_user_named(run: Run, tmp_path: Path) -> None:
+def test_a_certificate_must_carry_the_name_that_the_user_gave(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
         hosts: list[bytes | None] = []
-        asked: list[str | None] = []
+        requests: list[str | None] = []
 
         def handler(exchange: Exchange) -> None:
             hosts.append(exchange.header(b"host"))
             exchange.answer(200, b"")
 
         ours, theirs = _contexts(tmp_path, "DNS:engines.test")
-        ours.sni_callback = lambda sock, name, context: asked.append(name)
+        ours.sni_callback = lambda sock, name, context: requests.append(name)
         server = Server(handler)
         port = await server.listen("127.0.0.1", 0, ours)
         named = Pool(Address("127.0.0.1", port, True, "engines.test"), tls=theirs)
         others = [Pool(Address("127.0.0.1", port, True, name), tls=theirs) for name in ("", "other.test")]
         assert (await _ask(named)).status == 200
-        assert hosts == [b"engines.test:%d" % port] and asked == ["engines.test"]
+        assert hosts == [b"engines.test:%d" % port] and requests == ["engines.test"]
         for pool in others:
             assert _failure(await _ask(pool)) == ("refused", False)
         for pool in (named, *others):
@@ -518,9 +518,9 @@ def test_a_name_is_not_followed_to_where_nothing_is_sent(run: Run) -> None:
                 return "it is a trap"
 
             strict, free = Pool(address, forbidden=never), Pool(address, forbidden=lambda host: "")
-            heard = await _ask(strict)
-            assert _failure(heard) == ("dns", False) and heard.why is not None
-            assert "127.0.0.1 (it is a trap)" in heard.why.reason and "127.0.0.1" in judged and not server.accepted
+            answer = await _ask(strict)
+            assert _failure(answer) == ("dns", False) and answer.why is not None
+            assert "127.0.0.1 (it is a trap)" in answer.why.reason and "127.0.0.1" in judged and not server.accepted
             assert (await _ask(free)).status == 200
             for pool in (strict, free):
                 await pool.close()

@@ -13,8 +13,8 @@ LIVE = Path(__file__).parents[3] / "poise" / "live"
 
 
 def test_the_shape() -> None:
-    said = {"message": "é", "type": "t", "param": "p", "code": 400}
-    assert json.loads(error_body(400, "t", "é", "p")) == {"error": said}
+    error = {"message": "é", "type": "t", "param": "p", "code": 400}
+    assert json.loads(error_body(400, "t", "é", "p")) == {"error": error}
     assert BadRequest(400, "t", "p", "é", "c").json() == error_body("c", "t", "é", "p")
     assert Refused(400, "é", "t", "p").body() == error_body(400, "t", "é", "p")
 

@@ -188,15 +188,15 @@ def test_drain_waits_for_the_engine(run: Run) -> None:
     async def main() -> None:
         async def script(reader: Reader, writer: Writer) -> None:
             await request(reader)
-            asked.set()
+            requested.set()
             await go.wait()
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
             await reader.read()
 
-        asked, go = asyncio.Event(), asyncio.Event()
+        requested, go = asyncio.Event(), asyncio.Event()
         async with relaying(script) as gate, connected(gate.port) as (reader, writer):
             writer.write(POST)
-            await asked.wait()
+            await requested.wait()
             drained = asyncio.ensure_future(gate.server.drain(10))
             while not all(connection.closing for connection in gate.server._connections):
                 await asyncio.sleep(0)

@@ -31,7 +31,7 @@ def _read(*pieces: bytes, limits: Limits = Limits()) -> RequestReader:  # noqa: 
     return reader
 
 
-def _told(exchange: Exchange) -> dict[str, Any]:
+def _progress(exchange: Exchange) -> dict[str, Any]:
     names = ("method", "target", "path", "query", "headers", "body", "keep_alive", "modern")
     return {name: getattr(exchange, name) for name in names}
 
@@ -44,7 +44,7 @@ def _refusal(*pieces: bytes, limits: Limits = Limits()) -> Refusal:  # noqa: B00
 
 def test_a_request_is_handed_over_whole() -> None:
     (exchange,) = _read(POST).ready
-    assert _told(exchange) == {
+    assert _progress(exchange) == {
         "method": "POST",
         "target": b"/v1/x?a=b%20c",
         "path": "/v1/x",
@@ -106,7 +106,7 @@ def test_versions_and_keep_alive(head: bytes, keep_alive: bool, modern: bool) ->
 
 
 STREAM = POST + CHUNKS + GET + UPGRADE + b"\r\n" + POST
-WHOLE = [_told(exchange) for exchange in _read(STREAM).ready]
+WHOLE = [_progress(exchange) for exchange in _read(STREAM).ready]
 
 
 def test_the_stream_holds_five_requests() -> None:
@@ -115,7 +115,7 @@ def test_the_stream_holds_five_requests() -> None:
 
 def test_a_split_anywhere_changes_nothing() -> None:
     for cut in range(1, len(STREAM)):
-        assert [_told(exchange) for exchange in _read(STREAM[:cut], STREAM[cut:]).ready] == WHOLE, cut
+        assert [_progress(exchange) for exchange in _read(STREAM[:cut], STREAM[cut:]).ready] == WHOLE, cut
 
 
 @given(st.lists(st.integers(1, 40), min_size=1))
@@ -126,7 +126,7 @@ def test_splits_everywhere_change_nothing(sizes: list[int]) -> None:
         reader.feed(STREAM[at : at + size], turn)
         at, turn = at + size, turn + 1
     assert reader.refusal is None and reader.state == IDLE
-    assert [_told(exchange) for exchange in reader.ready] == WHOLE
+    assert [_progress(exchange) for exchange in reader.ready] == WHOLE
 
 
 @given(
@@ -171,7 +171,7 @@ def test_noise_never_breaks_the_reader(noise: bytes) -> None:
 def test_a_wrong_byte_is_taken_the_same_way_however_it_is_split(at: int, wrong: bytes, gone: int, size: int) -> None:
     sent = STREAM[:at] + wrong + STREAM[at + gone :]
     whole, split = _read(sent), _read(*[sent[at : at + size] for at in range(0, len(sent), size)])
-    assert [_told(each) for each in whole.ready] == [_told(each) for each in split.ready]
+    assert [_progress(each) for each in whole.ready] == [_progress(each) for each in split.ready]
     assert (whole.refusal and whole.refusal.status) == (split.refusal and split.refusal.status)
 
 
@@ -301,7 +301,7 @@ def test_only_so_many_requests_may_wait() -> None:
     assert _refusal(GET * 4, limits=Limits(pipelined=2))[:2] == (503, "pipelined")
 
 
-def test_an_expectation_is_told_until_the_body_is_there() -> None:
+def test_an_expectation_is_reported_until_the_body_is_there() -> None:
     head = HEADS + b"Expect: 100-Continue\r\nContent-Length: 2\r\n\r\n"
     reader = _read(head)
     assert reader.expects and reader.state == BODY

@@ -84,7 +84,7 @@ def test_small_writes_leave_at_once(run: Run) -> None:
     run(main())
 
 
-def test_a_client_is_asked_for_the_body_it_offers(run: Run) -> None:
+def test_a_client_is_sent_100_continue_for_the_body_it_offers(run: Run) -> None:
     async def main() -> None:
         async with serving(_echo, Limits(body_bytes=100)) as (_, port):
             async with connected(port) as (reader, writer):
@@ -103,14 +103,14 @@ def test_a_hundred_megabytes_are_refused_unread(run: Run) -> None:
     async def main() -> None:
         async with serving(_echo) as (server, port), connected(port) as (reader, writer):
             writer.write(b"POST / HTTP/1.1\r\nhost: g\r\ncontent-length: 100000000\r\n\r\n")
-            told = asyncio.ensure_future(answer(reader))
+            pending = asyncio.ensure_future(answer(reader))
             sent, part = 0, bytes(1_000_000)
             with suppress(ConnectionError):
                 while sent < 100:
                     writer.write(part)
                     await writer.drain()
                     sent += 1
-            assert sent < 50 and (await told)[0] == 413
+            assert sent < 50 and (await pending)[0] == 413
             assert server.causes == {"body": 1}
 
     run(main())
@@ -125,7 +125,7 @@ def test_a_hundred_megabytes_are_refused_unread(run: Run) -> None:
         (b"GET / HTTP/1.1\r\nhost: g\r\nx: " + b"a" * 40_000, 431, "head"),
     ],
 )
-def test_refusals_are_said_and_the_connection_closed(run: Run, sent: bytes, status: int, cause: str) -> None:
+def test_refusals_are_sent_and_the_connection_closed(run: Run, sent: bytes, status: int, cause: str) -> None:
     async def main() -> None:
         async with serving(_echo, Limits(head_s=0.02, body_s=0.02)) as (server, port):
             async with connected(port) as (reader, writer):
@@ -163,7 +163,7 @@ def test_one_client_too_many(run: Run) -> None:
     run(main())
 
 
-def test_five_hundred_idle_connections_harm_nobody(run: Run) -> None:
+def test_five_hundred_idle_connections_harm_no_request(run: Run) -> None:
     async def main() -> None:
         async with serving(_echo) as (server, port):
             streams = [await asyncio.open_connection("127.0.0.1", port) for _ in range(500)]
@@ -180,7 +180,7 @@ def test_five_hundred_idle_connections_harm_nobody(run: Run) -> None:
 
 
 @pytest.mark.parametrize("leave", ["close", "reset", "half"])
-def test_a_client_that_leaves_is_told_of_once(run: Run, leave: str) -> None:
+def test_a_client_that_leaves_is_reported_once(run: Run, leave: str) -> None:
     async def main() -> None:
         gone: asyncio.Queue[Exchange] = asyncio.Queue()
         exchanges: asyncio.Queue[Exchange] = asyncio.Queue()

@@ -126,8 +126,8 @@ async def _cycles() -> None:
     engine = Engine()
     listener, call = engine.send()
     engine.hear(OK + b"content-length: 0\r\n\r\n")
-    assert call.heard is not listener and call.upstream is None
+    assert call.handler is not listener and call.upstream is None
 
 
-def test_a_call_that_is_over_holds_nobody() -> None:
+def test_a_call_that_is_over_holds_no_sender() -> None:
     asyncio.run(_cycles())

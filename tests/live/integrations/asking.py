@@ -74,17 +74,17 @@ class Client:
 
     async def complete(self, prompt: str, headers: dict[str, str] | None = None, **given: Any) -> Answer:
         """A completion of a few tokens."""
-        return await self.ask("/v1/completions", headers, **_asked(prompt, given))
+        return await self.ask("/v1/completions", headers, **_sent(prompt, given))
 
     def start(self, prompt: str, **given: Any) -> Answer:
         """Begin a completion."""
-        return self.begin("/v1/completions", **_asked(prompt, given))
+        return self.begin("/v1/completions", **_sent(prompt, given))
 
     async def close(self) -> None:
         await self._pool.close()
 
 
-def _asked(prompt: str, given: dict[str, Any]) -> dict[str, Any]:
+def _sent(prompt: str, given: dict[str, Any]) -> dict[str, Any]:
     return {"model": "llama-3.1-8b", "prompt": prompt, "max_tokens": 4, "ignore_eos": True, **given}
 
 

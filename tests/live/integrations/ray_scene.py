@@ -45,7 +45,7 @@ class Echo:
         self.name = serve.get_replica_context().replica_id.unique_id
         self.gates: dict[str, asyncio.Event] = {}
 
-    async def __call__(self, asked: Any) -> str:
+    async def __call__(self, argument: Any) -> str:
         return self.name
 
     async def wait(self, prompt: str) -> str:
@@ -70,9 +70,9 @@ async def scene() -> dict[str, Any]:
         },
     )
     handle = serve.run(Echo.options(request_router_config=config).bind(), name="echo", route_prefix=None)
-    told: dict[str, Any] = {}
-    told["homes"] = [[await handle.remote(word + LONG + str(turn)) for turn in range(4)] for word in WORDS]
-    told["chats"] = [
+    seen: dict[str, Any] = {}
+    seen["homes"] = [[await handle.remote(word + LONG + str(turn)) for turn in range(4)] for word in WORDS]
+    seen["chats"] = [
         await handle.remote({"messages": [{"role": "user", "content": LONG}], "max_tokens": turn + 1})
         for turn in range(3)
     ]
@@ -84,23 +84,23 @@ async def scene() -> dict[str, Any]:
     try:
         await handle.remote({"prompt": "me", "priority": 9})
     except BackPressureError as error:
-        told["shed"] = [error.status_code, error.retry_after_s]
-    told["under_way"] = list(world.control.state.requests)
-    told["freed"] = [await handle.free.remote(word + LONG) for word in WORDS[:2]]
-    told["waited"] = [await each for each in waits]
-    told["victim"] = await handle.remote(WORDS[0] + LONG)
+        seen["shed"] = [error.status_code, error.retry_after_s]
+    seen["under_way"] = list(world.control.state.requests)
+    seen["freed"] = [await handle.free.remote(word + LONG) for word in WORDS[:2]]
+    seen["waited"] = [await each for each in waits]
+    seen["victim"] = await handle.remote(WORDS[0] + LONG)
     await _until(
         lambda: not world.proxied_requests
     )  # or what has been answered dies with the replica, not yet told of its end
     try:
         await handle.die.remote(WORDS[0] + LONG)
     except Exception as error:
-        told["died"] = type(error).__name__
-    told["after"] = [await handle.remote(WORDS[0] + LONG + str(turn)) for turn in range(4)]
+        seen["died"] = type(error).__name__
+    seen["after"] = [await handle.remote(WORDS[0] + LONG + str(turn)) for turn in range(4)]
     await _until(lambda: not world.proxied_requests)
-    told["balance"] = [len(world.control.flights), len(world.control.held), sum(world.control.state.requests)]
-    told["trace"] = router.trace.lines
-    return told
+    seen["balance"] = [len(world.control.flights), len(world.control.held), sum(world.control.state.requests)]
+    seen["trace"] = router.trace.lines
+    return seen
 
 
 async def _until(true: Callable[[], bool]) -> None:
@@ -114,8 +114,8 @@ def main(out: str) -> None:
     ray.init(num_cpus=2, object_store_memory=80 << 20, include_dashboard=False, log_to_driver=False)
     serve.start(proxy_location="Disabled")
     try:
-        told = asyncio.run(asyncio.wait_for(here.scene(), 2 * PATIENCE_S))
-        Path(out).write_text(json.dumps(told))
+        result = asyncio.run(asyncio.wait_for(here.scene(), 2 * PATIENCE_S))
+        Path(out).write_text(json.dumps(result))
     finally:
         serve.shutdown()
         ray.shutdown()

@@ -15,7 +15,7 @@ from poise.core.event import Arrived, Cancelled, Draining, Failed, Finished, Rep
 from poise.core.records.trace import Trace, replay
 from poise.core.spec import ReplicaSpec
 from poise.live.integrations.choice import Fallback
-from poise.live.integrations.delegated import DelegatedRequest, Replicas, asked_of
+from poise.live.integrations.delegated import DelegatedRequest, Replicas, body_of
 from poise.policies import Policies
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.route.least_requests import LeastRequests
@@ -41,10 +41,10 @@ class House:
         self.done: list[DelegatedRequest] = []
         assert self.replicas.known(names) == []
 
-    def ask(self, **asked: Any) -> DelegatedRequest:
+    def ask(self, **fields: Any) -> DelegatedRequest:
         handed: list[DelegatedRequest] = []
         done: Callable[[], None] = lambda: self.done.append(handed[0]) if handed else None  # noqa: E731
-        handed.append(self.replicas.ask({"model": "m", "prompt": "p", **asked}, done))
+        handed.append(self.replicas.ask({"model": "m", "prompt": "p", **fields}, done))
         return handed[0]
 
     def happened(self, *kinds: type) -> list[Any]:
@@ -77,7 +77,7 @@ def test_a_call_that_the_second_choice_took_is_counted_there() -> None:
     house.check()
 
 
-def test_the_end_may_be_told_before_who_took_it() -> None:
+def test_the_end_may_be_reported_before_who_took_it() -> None:
     house = House()
     handed = house.ask()
     first, second = handed.replicas
@@ -97,14 +97,14 @@ def test_the_end_may_be_told_before_who_took_it() -> None:
     house.check()
 
 
-def test_a_call_that_nobody_took_is_nobodys() -> None:
+def test_a_call_that_no_replica_took_counts_for_none() -> None:
     house = House()
     house.ask().completed()
     assert len(house.happened(Cancelled)) == 1
     house.check()
 
 
-def test_who_waits_is_told_when_there_is_room() -> None:
+def test_a_waiting_request_is_sent_when_there_is_room() -> None:
     house = House("a", ceiling=1)
     first, second = house.ask(), house.ask()
     assert first.decided and not second.decided and house.done == []
@@ -156,14 +156,14 @@ def test_replicas_come_go_and_die() -> None:
     ],
 )
 def test_what_a_call_asks_is_read_from_its_arguments(arguments: list[Any], expected: dict[str, Any]) -> None:
-    assert asked_of(arguments, "m") == expected
+    assert body_of(arguments, "m") == expected
 
 
 def test_messages_may_be_objects() -> None:
     message = SimpleNamespace(model_dump=lambda exclude_none: {"role": "user", "content": "hi"})
-    asked = asked_of([SimpleNamespace(messages=[message], model="x")], "m")
-    assert asked == {"model": "x", "messages": [{"role": "user", "content": "hi"}]}
-    assert House().ask(**asked).decided
+    fields = body_of([SimpleNamespace(messages=[message], model="x")], "m")
+    assert fields == {"model": "x", "messages": [{"role": "user", "content": "hi"}]}
+    assert House().ask(**fields).decided
 
 
 steps = st.lists(
@@ -173,7 +173,7 @@ steps = st.lists(
 
 @settings(max_examples=100)
 @given(steps, st.integers(0, 2))
-def test_whatever_is_told_the_books_balance(script: list[tuple[str, int]], ceiling: int) -> None:
+def test_whatever_is_reported_the_books_balance(script: list[tuple[str, int]], ceiling: int) -> None:
     house = House("abc", ceiling, slots=6)
     calls: list[DelegatedRequest] = []
     for what, number in script:

@@ -171,12 +171,12 @@ async def _start(
         "--use-dynamic-base-id", stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert envoy.stderr is not None
-    said = []
+    seen = []
     async with asyncio.timeout(PATIENCE_S):
         while True:
             line = await envoy.stderr.readline()
-            said.append(line.decode())
-            assert line, "".join(said[-5:])
+            seen.append(line.decode())
+            assert line, "".join(seen[-5:])
             if b"starting main dispatch loop" in line:
                 break
     client = Client(int(admin.read_text().rpartition(":")[2]))
@@ -297,7 +297,7 @@ def test_who_is_turned_away_reads_it_as_from_openai(play: Callable[..., None]) -
         assert (answer.status, answer.headers[b"retry-after"]) == (429, b"3")
         assert answer.headers[b"content-type"] == b"application/json"
         assert answer.json["error"]["message"] == "the day's budget is spent"
-        unknown = await rig.client.complete("hello", model="nobody")
+        unknown = await rig.client.complete("hello", model="unknown")
         assert (unknown.status, unknown.json["error"]["param"]) == (404, "model")
 
     play(scene, admission=(Full(),))
@@ -367,7 +367,7 @@ def test_envoy_goes_on_to_the_second_choice(play: Callable[..., None]) -> None:
     play(scene)
 
 
-def test_with_nobody_left_the_client_hears_it(play: Callable[..., None]) -> None:
+def test_with_no_engine_left_the_client_is_answered(play: Callable[..., None]) -> None:
     async def scene(rig: Rig) -> None:
         rig.deaf()
         for engine in rig.engines:
@@ -400,8 +400,8 @@ def test_the_proxys_subset_is_kept_to(play: Callable[..., None]) -> None:
             reach = {name: f"127.0.0.1:{rig.engines[slot].port}, 127.0.0.1:1"}
             assert (await rig.client.complete(f"{slot}", reach)).status == 200
         assert [each.replica for each in rig.record.of(Dispatch)] == [1, 0, 1]
-        nobody = await rig.client.complete("x", {name: "127.0.0.1:1"})
-        assert nobody.status == 503
+        unknown = await rig.client.complete("x", {name: "127.0.0.1:1"})
+        assert unknown.status == 503
         await rig.record.next(Finished, 3)
         assert not rig.gateway.control.admission[0]._reach  # type: ignore[attr-defined]
 

@@ -55,13 +55,13 @@ class Envoy:
 
     def __init__(self, asks: int = DUPLEX, answers: int = STREAMED, gateway: Gateway | None = None) -> None:
         made, self.record = a_gateway()
-        self.said: list[Any] = []
+        self.answers: list[Any] = []
         self.stream = Stream(gateway or made, self._say)
         self._modes = {"request_body_mode": asks, "response_body_mode": answers}
 
     def _say(self, answer: bytes | None) -> None:
         raw = answer is None or answer is CUT
-        self.said.append(answer if raw else v3.ProcessingResponse.FromString(answer))
+        self.answers.append(answer if raw else v3.ProcessingResponse.FromString(answer))
 
     def tell(self, **given: Any) -> list[Any]:
         """A message; what it was answered since the last one."""
@@ -70,16 +70,16 @@ class Envoy:
             message.protocol_config.request_body_mode = self._modes["request_body_mode"]
             message.protocol_config.response_body_mode = self._modes["response_body_mode"]
             self._modes = {}
-        self.said.clear()
+        self.answers.clear()
         self.stream.hear(message)
-        return self.said
+        return self.answers
 
     def asks(self, body: bytes = BODY, path: str = "/v1/completions") -> list[Any]:
         """The head of a request and, in pieces, its body; what it was answered in all."""
-        said = list(self.tell(request_headers=headers(":method=POST", f":path={path}", ":authority=here")))
+        answers = list(self.tell(request_headers=headers(":method=POST", f":path={path}", ":authority=here")))
         middle = len(body) // 2
-        said += self.tell(request_body=v3.HttpBody(body=body[:middle]))
-        return said + self.tell(request_body=v3.HttpBody(body=body[middle:], end_of_stream=True))
+        answers += self.tell(request_body=v3.HttpBody(body=body[:middle]))
+        return answers + self.tell(request_body=v3.HttpBody(body=body[middle:], end_of_stream=True))
 
 
 def headers(*lines: str, end: bool = False) -> Any:
@@ -98,8 +98,8 @@ def test_full_duplex_is_answered_after_the_body_which_is_handed_back() -> None:
     envoy = Envoy(DUPLEX)
     first, *pieces = envoy.asks()
     assert chosen(first.request_headers.response) == {"x-gateway-destination-endpoint": b"127.0.0.1:9"}
-    told = first.dynamic_metadata["envoy.lb"]
-    assert dict(told) == {"x-gateway-destination-endpoint": "127.0.0.1:9"}
+    metadata = first.dynamic_metadata["envoy.lb"]
+    assert dict(metadata) == {"x-gateway-destination-endpoint": "127.0.0.1:9"}
     streamed = [each.request_body.response.body_mutation.streamed_response for each in pieces]
     assert b"".join(each.body for each in streamed) == BODY and max(len(each.body) for each in streamed) == CHUNK
     assert [each.end_of_stream for each in streamed] == [False, False, True]
@@ -128,7 +128,7 @@ def test_what_needs_no_engine_is_answered_at_once() -> None:
 
 
 @pytest.mark.parametrize("mode", [NONE, STREAMED])
-def test_a_filter_that_shows_no_bodies_is_told_how(mode: int) -> None:
+def test_a_filter_that_shows_no_bodies_is_refused_with_the_cure(mode: int) -> None:
     answer, _ = Envoy(mode).tell(request_headers=headers(":method=POST", ":path=/v1/completions"))
     assert answer.immediate_response.status.code == 500
     assert b"FULL_DUPLEX_STREAMED or BUFFERED" in answer.immediate_response.body
@@ -140,11 +140,11 @@ def test_a_body_has_a_limit() -> None:
     assert answer.immediate_response.status.code == 413 and end is None
 
 
-def test_who_is_unknown_is_told_so_by_the_head() -> None:
+def test_an_unknown_key_is_refused_by_the_head() -> None:
     gateway, _ = a_gateway(tenants=Tenants(parse("[{name: gold, key: sk-gold}]", "keys")))
-    for more, told in (((), True), (("authorization=Bearer sk-gold",), False)):
-        said = Envoy(gateway=gateway).tell(request_headers=headers(":method=POST", ":path=/v1/completions", *more))
-        assert bool(said) == told and (not said or said[0].immediate_response.status.code == 401)
+    for more, entry in (((), True), (("authorization=Bearer sk-gold",), False)):
+        answers = Envoy(gateway=gateway).tell(request_headers=headers(":method=POST", ":path=/v1/completions", *more))
+        assert bool(answers) == entry and (not answers or answers[0].immediate_response.status.code == 401)
 
 
 def test_all_bodies_together_have_a_limit() -> None:
@@ -283,7 +283,7 @@ def test_health_is_grpcs_own() -> None:
     asyncio.run(main())
 
 
-def test_what_envoy_cannot_be_told_is_a_users_error() -> None:
+def test_what_envoy_cannot_express_is_a_users_error() -> None:
     async def main() -> None:
         named, _ = a_gateway("engine.example")
         with pytest.raises(UserError, match=r"engine e: .*'engine\.example' is a name; give the engine's IP"):

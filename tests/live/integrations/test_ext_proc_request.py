@@ -148,7 +148,7 @@ def test_the_books_follow_the_proxy_to_the_engine_that_answers() -> None:
     bench.check_balance()
 
 
-def test_an_answer_from_nowhere_is_nobodys_load() -> None:
+def test_an_answer_from_nowhere_is_load_of_no_replica() -> None:
     bench = Front(2)
     proxy = bench.come()
     proxy.proxied.answered(200, SSE, "10.9.9.9:1")
@@ -160,7 +160,7 @@ def test_an_answer_from_nowhere_is_nobodys_load() -> None:
     bench.check_balance()
 
 
-def test_a_silent_proxy_is_taken_to_have_done_as_told() -> None:
+def test_a_silent_proxy_is_taken_to_have_followed_the_decision() -> None:
     bench = Front(2)
     proxy = bench.come()
     _answer(proxy)
@@ -227,7 +227,7 @@ def test_the_engines_own_key_goes_along() -> None:
     assert bench.come().headers == {b"authorization": b"Bearer secret"}
 
 
-def test_an_engine_below_a_path_is_asked_there() -> None:
+def test_an_engine_below_a_path_is_called_there() -> None:
     bench = Front(0, slots=1)
     engine = bench.world.fleet.add(EngineAt(Place("e", "10.0.0.0", 8000, path="/llm")))
     assert engine is not None
@@ -264,13 +264,13 @@ def test_a_subset_binds_and_is_forgotten() -> None:
         proxy = bench.come(subset=frozenset({WHERE[number], "10.9.9.9:1"}))
         assert proxy.endpoints == [WHERE[number]]
         _answer(proxy, WHERE[number])
-    nobody = bench.come(subset=frozenset({"10.9.9.9:1"}))
-    assert nobody.refusal is not None and nobody.refusal[0] == 503
+    unmatched = bench.come(subset=frozenset({"10.9.9.9:1"}))
+    assert unmatched.refusal is not None and unmatched.refusal[0] == 503
     assert not bench.control.admission[0]._reach  # type: ignore[attr-defined]
     bench.check_balance()
 
 
-def test_a_subset_that_nobody_keeps_is_not_passed_over() -> None:
+def test_a_subset_that_no_engine_matches_is_not_passed_over() -> None:
     proxy = Front(1).come(subset=frozenset({WHERE[0]}))
     assert proxy.refusal is not None and proxy.refusal[0] == 500
 

@@ -94,7 +94,7 @@ def test_published_definitions_take_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "path", "value", "said"),
+    ("kind", "path", "value", "expected"),
     [
         ("InferencePool", "extensionRef", {}, "spec.extensionRef: is not a field"),
         ("InferencePool", "targetPorts", [], "spec.targetPorts: has 0 items"),
@@ -111,7 +111,7 @@ def test_published_definitions_take_them() -> None:
         ("ServiceMonitor", "endpoints.0.authorization.credentials", {"name": "n"}, "credentials.key: is missing"),
     ],
 )
-def test_the_definitions_refuse_what_they_refuse(kind: str, path: str, value: Any, said: str) -> None:
+def test_the_definitions_refuse_what_they_refuse(kind: str, path: str, value: Any, expected: str) -> None:
     broken = made(pool="inference", secret="keys", monitor=True)[kind, "poise"]
     place = broken["spec"]
     *way, last = path.split(".")
@@ -119,7 +119,7 @@ def test_the_definitions_refuse_what_they_refuse(kind: str, path: str, value: An
         place = place[int(each) if each.isdigit() else each]
     place[last] = value
     (fault,) = faults([broken])
-    assert said in fault
+    assert expected in fault
 
 
 def test_a_pod_has_time_to_leave() -> None:
@@ -148,7 +148,7 @@ def test_a_changed_file_rolls_the_pods() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"name": "Poise"}, "name 'Poise' is not a valid name in Kubernetes"),
         ({"namespace": ""}, "namespace '' is not a valid name"),
@@ -157,10 +157,10 @@ def test_a_changed_file_rolls_the_pods() -> None:
         ({"gateway": {"listen": {"port": 1}}}, "gateway.listen is settled by the manifests"),
     ],
 )
-def test_a_mistake_is_named(given: dict[str, Any], said: str) -> None:
+def test_a_mistake_is_named(given: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as error:
         manifests(IMAGE, ENGINES, **given)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_engines_must_be_found_by_something() -> None:
@@ -175,13 +175,13 @@ def validated(files: list[Path], tmp_path: Path) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if done.returncode:
         pytest.skip(f"cannot install {VALIDATOR}: {done.stderr.strip()[-200:]}")
-    told = subprocess.run(
+    ended = subprocess.run(
         [sys.executable, "-c", "from kubernetes_validate.__main__ import main; main()", "--strict", *map(str, files)],
         env={**os.environ, "PYTHONPATH": str(folder)}, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
-    said = told.stdout + told.stderr
-    assert told.returncode == 0, said
-    return said
+    printed = ended.stdout + ended.stderr
+    assert ended.returncode == 0, printed
+    return printed
 
 
 @pytest.mark.slow
@@ -191,5 +191,5 @@ def test_kubernetes_own_schemas_take_them(tmp_path: Path) -> None:
         if secret or not monitor:
             files.append(tmp_path / f"{secret}-{monitor}-{pool}.yaml")
             files[-1].write_text(manifests(IMAGE, ENGINES, secret=secret, monitor=monitor, pool=pool, replicas=2))
-    said = validated(files, tmp_path)
-    assert said.count("passed for resource") == 5 * len(files), said
+    text = validated(files, tmp_path)
+    assert text.count("passed for resource") == 5 * len(files), text

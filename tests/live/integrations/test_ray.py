@@ -49,7 +49,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def told(python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def outcome(python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What happened in the scene."""
     folder = tmp_path_factory.mktemp("scene")
     ours = {"PYTHONPATH": str(ROOT), "HOME": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
@@ -60,43 +60,43 @@ def told(python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any
         cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    said: dict[str, Any] = json.loads(out.read_text())
-    return said
+    result: dict[str, Any] = json.loads(out.read_text())
+    return result
 
 
 @pytest.fixture
-def trace(told: dict[str, Any]) -> Trace:
+def trace(given: dict[str, Any]) -> Trace:
     trace = Trace()
-    trace.lines = told["trace"]
+    trace.lines = given["trace"]
     return trace
 
 
-def test_calls_with_one_beginning_go_to_one_replica(told: dict[str, Any]) -> None:
-    assert all(len(set(homes)) == 1 for homes in told["homes"])
-    assert {homes[0] for homes in told["homes"]} == {told["homes"][0][0], told["homes"][1][0]}
-    assert len({homes[0] for homes in told["homes"]}) == 2, "and different ones to both"
-    assert len(set(told["chats"])) == 1
+def test_calls_with_one_beginning_go_to_one_replica(expected: dict[str, Any]) -> None:
+    assert all(len(set(homes)) == 1 for homes in expected["homes"])
+    assert {homes[0] for homes in expected["homes"]} == {expected["homes"][0][0], expected["homes"][1][0]}
+    assert len({homes[0] for homes in expected["homes"]}) == 2, "and different ones to both"
+    assert len(set(expected["chats"])) == 1
 
 
-def test_calls_under_way_are_counted(told: dict[str, Any]) -> None:
-    assert told["under_way"][:2] == [1, 1]
-    assert told["freed"] == told["waited"] == [told["homes"][0][0], told["homes"][1][0]]
+def test_calls_under_way_are_counted(expected: dict[str, Any]) -> None:
+    assert expected["under_way"][:2] == [1, 1]
+    assert expected["freed"] == expected["waited"] == [expected["homes"][0][0], expected["homes"][1][0]]
 
 
-def test_who_is_turned_away_hears_when_to_come_again(told: dict[str, Any]) -> None:
-    assert told["shed"] == [429, 2]
+def test_who_is_turned_away_hears_when_to_come_again(expected: dict[str, Any]) -> None:
+    assert expected["shed"] == [429, 2]
 
 
-def test_a_dead_replica_is_lost_and_its_calls_go_to_the_other(told: dict[str, Any], trace: Trace) -> None:
-    assert told["died"] == "ActorDiedError"
-    assert told["victim"] == told["homes"][0][0]
-    assert set(told["after"]) == {told["homes"][1][0]}
+def test_a_dead_replica_is_lost_and_its_calls_go_to_the_other(expected: dict[str, Any], trace: Trace) -> None:
+    assert expected["died"] == "ActorDiedError"
+    assert expected["victim"] == expected["homes"][0][0]
+    assert set(expected["after"]) == {expected["homes"][1][0]}
     assert Counter(type(each).__name__ for each in trace.events)["ReplicaLost"] == 1
 
 
-def test_every_call_ends_once(told: dict[str, Any], trace: Trace) -> None:
+def test_every_call_ends_once(expected: dict[str, Any], trace: Trace) -> None:
     counts = Counter(type(each).__name__ for each in trace.items())
-    assert told["balance"] == [0, 0, 0]
+    assert expected["balance"] == [0, 0, 0]
     assert counts["Arrived"] == counts["Finished"] + counts["Failed"] + counts["Cancelled"] + counts["Refuse"]
     assert (counts["Finished"], counts["Failed"], counts["Refuse"]) == (28, 1, 1)
 

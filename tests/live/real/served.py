@@ -26,7 +26,7 @@ class Served:
     url, page: where it and its page listen.
     """
 
-    def __init__(self, pair: Pair, folder: Path, router: Any = "prefix_cache", **told: dict[str, Any]) -> None:
+    def __init__(self, pair: Pair, folder: Path, router: Any = "prefix_cache", **settings: dict[str, Any]) -> None:
         self.pair = pair
         self.log = folder / f"serve-{router if isinstance(router, str) else 'made'}.log"
         port, page = free_port(), free_port()
@@ -46,7 +46,7 @@ class Served:
                 "kv_bind": pair.kv_endpoint, "period_s": 0.2,
             },
         }  # fmt: skip
-        for name, each in told.items():
+        for name, each in settings.items():
             sections[name] = {**sections.get(name, {}), **each}
         self.file = folder / f"{self.log.stem}.yaml"
         self.file.write_text(json.dumps(sections), encoding="utf-8")  # JSON is YAML
@@ -70,7 +70,7 @@ class Served:
         try:
             if self.process.poll() is None:
                 self.process.terminate()
-            assert self.process.wait(90) == 0, self.said()
+            assert self.process.wait(90) == 0, self.output()
         finally:
             self.process.kill()
 
@@ -86,19 +86,19 @@ class Served:
 
     def state(self) -> dict[str, Any]:
         """What its page shows."""
-        said: dict[str, Any] = json.loads(ask(self.page, "GET", "/state")[1])
-        return said
+        result: dict[str, Any] = json.loads(ask(self.page, "GET", "/state")[1])
+        return result
 
     def until(self, holds: Callable[[], Any], what: str) -> None:
         """Wait until something holds; fail if it never does, or if the gateway ends."""
         until = time.monotonic() + READY_S
         while not holds():
-            assert self.process.poll() is None, f"the gateway ended: {self.said()}"
-            assert time.monotonic() < until, f"not within {READY_S:.0f} s: {what}; the gateway says: {self.said()}"
+            assert self.process.poll() is None, f"the gateway ended: {self.output()}"
+            assert time.monotonic() < until, f"not within {READY_S:.0f} s: {what}; the gateway says: {self.output()}"
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(0.05)
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace")[-3000:]
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:

@@ -22,46 +22,46 @@ CHAT: dict[str, Any] = {
 
 def chunks(url: str, body: dict[str, Any]) -> list[dict[str, Any]]:
     """The events of a stream, without its end, and without what differs from request to request."""
-    status, said = ask(url, "POST", "/v1/chat/completions", {**body, "stream": True})
+    status, answer = ask(url, "POST", "/v1/chat/completions", {**body, "stream": True})
     assert status == 200
-    events = [line.removeprefix("data: ") for line in said.decode().split("\n\n") if line]
+    events = [line.removeprefix("data: ") for line in answer.decode().split("\n\n") if line]
     assert events.pop() == "[DONE]"
-    told: list[dict[str, Any]] = [json.loads(each) for each in events]
-    assert len({each.pop("id") for each in told}) == len({each.pop("created") for each in told}) == 1
-    return told
+    parsed: list[dict[str, Any]] = [json.loads(each) for each in events]
+    assert len({each.pop("id") for each in parsed}) == len({each.pop("created") for each in parsed}) == 1
+    return parsed
 
 
 def test_a_stream_is_the_engines_own(pair: Pair, served: Served) -> None:
     """The same text, the same end and usage, here and there, piece by piece."""
     body = {**CHAT, "stream_options": {"include_usage": True}}
     direct, through = (chunks(url, body) for url in (pair.engines[0].url, served.url))
-    for told in (direct, through):  # a busy engine puts several tokens into one chunk, all of them at worst
-        assert 3 <= len(told) <= 1 + CHAT["max_tokens"] + 1, "role, tokens, usage"
+    for entry in (direct, through):  # a busy engine puts several tokens into one chunk, all of them at worst
+        assert 3 <= len(entry) <= 1 + CHAT["max_tokens"] + 1, "role, tokens, usage"
     assert text(through) == text(direct)
     assert (through[0], through[-2]["choices"][0]["finish_reason"], through[-1]["usage"]["completion_tokens"]) == (
         direct[0], "length", CHAT["max_tokens"],
     )  # fmt: skip
 
 
-def text(told: list[dict[str, Any]]) -> str:
-    return "".join(choice["delta"].get("content", "") for each in told for choice in each["choices"])
+def text(given: list[dict[str, Any]]) -> str:
+    return "".join(choice["delta"].get("content", "") for each in given for choice in each["choices"])
 
 
 def test_all_engines_say_the_same(pair: Pair, served: Served) -> None:
     """So it does not matter which one answers."""
-    told = []
+    seen = []
     for url in (pair.engines[0].url, pair.engines[1].url, served.url):
-        status, said = ask(url, "POST", "/v1/chat/completions", CHAT)
+        status, answer = ask(url, "POST", "/v1/chat/completions", CHAT)
         assert status == 200
-        told.append(json.loads(said)["choices"][0]["message"]["content"])
-    assert told[0] and told[0] == told[1] == told[2]
+        seen.append(json.loads(answer)["choices"][0]["message"]["content"])
+    assert seen[0] and seen[0] == seen[1] == seen[2]
 
 
 def test_unknown_fields_reach_the_engine(pair: Pair, served: Served) -> None:
-    """Those of vLLM alone act; those of nobody are passed over, as it does itself."""
-    body = {**CHAT, "return_token_ids": True, "of_nobody": {"deep": [1]}, "vllm_xargs": {"mine": "1"}}
-    status, said = served.ask("POST", "/v1/chat/completions", body)
-    choice = json.loads(said)["choices"][0]
+    """Those of vLLM alone act; those of no server are passed over, as it does itself."""
+    body = {**CHAT, "return_token_ids": True, "of_no_server": {"deep": [1]}, "vllm_xargs": {"mine": "1"}}
+    status, answer = served.ask("POST", "/v1/chat/completions", body)
+    choice = json.loads(answer)["choices"][0]
     assert status == 200 and len(choice["token_ids"]) == CHAT["max_tokens"]
 
 
@@ -84,11 +84,11 @@ def test_the_official_client(served: Served) -> None:
     with openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0) as client:
         assert [model.id for model in client.models.list()] == [NAME]
         messages: Any = CHAT["messages"]
-        asked: dict[str, Any] = {"model": NAME, "messages": messages, "max_tokens": 20, "temperature": 0, "seed": 1}
-        whole = client.chat.completions.create(**asked)
-        stream = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
-        said = "".join(each.choices[0].delta.content or "" for each in stream if each.choices)
-        assert said == whole.choices[0].message.content
+        body: dict[str, Any] = {"model": NAME, "messages": messages, "max_tokens": 20, "temperature": 0, "seed": 1}
+        whole = client.chat.completions.create(**body)
+        stream = list(client.chat.completions.create(**body, stream=True, stream_options={"include_usage": True}))
+        answer = "".join(each.choices[0].delta.content or "" for each in stream if each.choices)
+        assert answer == whole.choices[0].message.content
         assert stream[-1].usage is not None and whole.usage is not None
         assert stream[-1].usage.completion_tokens == whole.usage.completion_tokens
         done = client.completions.create(model=NAME, prompt=words(3, 40), max_tokens=9, extra_body={"ignore_eos": True})

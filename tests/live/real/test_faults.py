@@ -21,7 +21,7 @@ def at_engines(pair: Pair) -> int:
     return sum(each["running"] + each["waiting"] for each in readings)
 
 
-def told(answers: list[Answer]) -> str:
+def counted(answers: list[Answer]) -> str:
     """How far answers are, for a message."""
     return ", ".join(answer.error if answer.over.is_set() else f"{len(answer.chunks)} pieces" for answer in answers)
 
@@ -49,7 +49,8 @@ def test_a_client_that_leaves_frees_the_engine(pair: Pair, served: Served) -> No
         clients = Clients(served.url)
         answers = load(clients, 100, 6, 3500)
         await until(
-            lambda: at_engines(pair) == 6, lambda: f"6 requests at the engines, not {at_engines(pair)}; {told(answers)}"
+            lambda: at_engines(pair) == 6,
+            lambda: f"6 requests at the engines, not {at_engines(pair)}; {counted(answers)}",
         )
         for answer in answers:
             assert not answer.over.is_set() and answer.call is not None
@@ -69,7 +70,7 @@ def test_it_drains(pair: Pair, served: Served) -> None:
         clients = Clients(served.url)
         answers = load(clients, 200, 12, 500)
         await until(
-            lambda: over(answers) + served.state()["requests"]["open"] == 12, lambda: f"12 came; {told(answers)}"
+            lambda: over(answers) + served.state()["requests"]["open"] == 12, lambda: f"12 came; {counted(answers)}"
         )
         served.terminate()
         assert ends(await ended(answers)) == ["answer"] * 12
@@ -92,8 +93,8 @@ def test_an_engine_is_killed(pair: Pair, served: Served) -> None:
         def came() -> bool:
             return over(answers) + int(served.state()["requests"]["open"]) == len(answers)
 
-        await until(came, lambda: f"16 came; {told(answers)}")
-        await until(lambda: any(answer.chunks for answer in answers), lambda: f"one began; {told(answers)}")
+        await until(came, lambda: f"16 came; {counted(answers)}")
+        await until(lambda: any(answer.chunks for answer in answers), lambda: f"one began; {counted(answers)}")
         at_each = [each["in_flight"] for each in (await asyncio.to_thread(served.state))["engines"].values()]
         busiest = at_each.index(max(at_each))
         await asyncio.to_thread(pair.engines[busiest].kill)

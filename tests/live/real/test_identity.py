@@ -52,10 +52,10 @@ def test_tokens(pair: Pair, exact: Exact, name: str) -> None:
     """As many as its own usage counts."""
     kind, given = BODIES[name]
     body = {"model": NAME, "max_tokens": 1, **given}
-    status, said = pair.engines[0].ask("POST", PATHS[kind], body)
+    status, answer = pair.engines[0].ask("POST", PATHS[kind], body)
     identity = exact.identity(kind, json.dumps(body).encode())
-    assert status == 200 and identity is not None, said
-    assert identity.prompt_tokens == json.loads(said)["usage"]["prompt_tokens"]
+    assert status == 200 and identity is not None, answer
+    assert identity.prompt_tokens == json.loads(answer)["usage"]["prompt_tokens"]
 
 
 def test_blocks(pair: Pair, exact: Exact) -> None:
@@ -74,7 +74,7 @@ async def _stored(pair: Pair, exact: Exact, bodies: list[tuple[str, dict[str, An
     engine, stored = pair.engines[0], set[int]()
     heard = asyncio.Event()
 
-    def told(number: int, change: Change) -> None:
+    def reported(number: int, change: Change) -> None:
         if change.cleared:
             stored.clear()
         stored.difference_update(change.left)
@@ -82,11 +82,11 @@ async def _stored(pair: Pair, exact: Exact, bodies: list[tuple[str, dict[str, An
         heard.set()
 
     async def ask(kind: str, body: dict[str, Any]) -> None:
-        status, said = await asyncio.to_thread(engine.ask, "POST", PATHS[kind], body)
-        assert status == 200, said
+        status, answer = await asyncio.to_thread(engine.ask, "POST", PATHS[kind], body)
+        assert status == 200, answer
 
     context = zmq.asyncio.Context()
-    follower = Subscriber(context, pair.kv_endpoint, True, [EventSource(0, engine.topic)], told)
+    follower = Subscriber(context, pair.kv_endpoint, True, [EventSource(0, engine.topic)], reported)
     follower.start()
     try:
         async with asyncio.timeout(PATIENCE_S):

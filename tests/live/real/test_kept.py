@@ -47,7 +47,7 @@ def test_it_ends_as_its_command_does() -> None:
     kept.kill()
 
 
-def test_it_is_asked_to_end() -> None:
+def test_it_ends_on_request() -> None:
     """SIGTERM reaches the command, whose status is told."""
     command = "import signal; signal.signal(15, lambda *_: exit(4)); print('here', flush=True); signal.pause()"
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as pipe:

@@ -46,10 +46,10 @@ async def talk(url: str) -> list[Turn]:
             answers.append(clients.ask("/v1/chat/completions", body))
         for number, (messages, answer) in enumerate(zip(talks, await ended(answers), strict=True)):
             assert answer.whole, answer.error
-            said: dict[str, Any] = json.loads(answer.body)
-            messages.append({"role": "assistant", "content": said["choices"][0]["message"]["content"]})
-            details = said["usage"]["prompt_tokens_details"] or {"cached_tokens": 0}
-            prompt = said["usage"]["prompt_tokens"]
+            result: dict[str, Any] = json.loads(answer.body)
+            messages.append({"role": "assistant", "content": result["choices"][0]["message"]["content"]})
+            details = result["usage"]["prompt_tokens_details"] or {"cached_tokens": 0}
+            prompt = result["usage"]["prompt_tokens"]
             if turn:
                 turns.append(Turn(details["cached_tokens"], prompt, before[number]))
             before[number] = prompt
@@ -74,11 +74,11 @@ def rate(pair: Pair, folder: Path, router: str) -> tuple[float, list[Turn]]:
     pair.clear()
     with Served(pair, folder, router) as served:
         followed(served)
-        hits, asked = pair.hits()
+        hits, tokens = pair.hits()
         turns = asyncio.run(talk(served.url))
         assert not any(engine["kv_events"]["counts"] for engine in served.state()["engines"].values())
-    hits_now, asked_now = pair.hits()
-    return (hits_now - hits) / (asked_now - asked), turns
+    hits_now, tokens_now = pair.hits()
+    return (hits_now - hits) / (tokens_now - tokens), turns
 
 
 def test_prefix_routing_beats_round_robin(pair: Pair, tmp_path: Path) -> None:

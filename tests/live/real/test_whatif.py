@@ -53,16 +53,16 @@ def recording(pair: Pair, tmp_path: Path) -> Path:
 
 
 def test_whatif(recording: Path, tmp_path: Path) -> None:
-    said = tmp_path / "said.json"
+    text = tmp_path / "said.json"
     done = subprocess.run(
-        [sys.executable, "-m", "poise", "whatif", recording, "--router", "round_robin", "--json", said],
+        [sys.executable, "-m", "poise", "whatif", recording, "--router", "round_robin", "--json", text],
         cwd=ROOT, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     print(done.stdout)
     for recorded, decided in replayed(Trace.load(recording)):
         assert recorded == decided
-    told: dict[str, Any] = json.loads(said.read_text(encoding="utf-8"))["reproduction"]
-    observed, simulated = (told[name]["e2e_s.p50"] for name in ("observed", "simulated"))
+    result: dict[str, Any] = json.loads(text.read_text(encoding="utf-8"))["reproduction"]
+    observed, simulated = (result[name]["e2e_s.p50"] for name in ("observed", "simulated"))
     print(f"E2E p50: {observed:.3f} s, simulated {simulated:.3f} s")
     assert 0.5 < simulated / observed < 2, "others' work halts some requests, but not the typical one"

@@ -12,9 +12,9 @@ WORDS = (b"", b"NaN", b"-Inf", b"1e999", b"-1", b"9" * 400, b"0x1", *MARKS)
 DAMAGE = st.lists(st.tuples(st.integers(0, 1500), st.integers(0, 30), st.sampled_from(WORDS)), max_size=8)
 
 
-def damaged(said: bytes, damage: Damage) -> bytes:
+def damaged(data: bytes, damage: Damage) -> bytes:
     """What was said, with each place damaged in turn."""
     for at, gone, put in damage:
-        at %= len(said) + 1
-        said = said[:at] + put + said[at + gone :]
-    return said
+        at %= len(data) + 1
+        data = data[:at] + put + data[at + gone :]
+    return data

@@ -71,10 +71,10 @@ class Publisher:
 
     def publish(self, *events: dict[str, Any]) -> tuple[int, bytes]:
         """The next message; its stamp differs from that of every other process's."""
-        said = self.number, self.cache.message(events, ts=self.cache.seed + self.number / 1e6)
-        self.buffer.append(said)
+        message = self.number, self.cache.message(events, ts=self.cache.seed + self.number / 1e6)
+        self.buffer.append(message)
         self.number += 1
-        return said
+        return message
 
     def replay(self, start: int) -> list[tuple[int, bytes]]:
         """What is left of the messages from `start` on."""

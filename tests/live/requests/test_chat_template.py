@@ -58,11 +58,11 @@ def test_parts_become_text_where_the_template_wants_text() -> None:
 def test_arguments_of_calls_are_objects() -> None:
     source = "{{ messages[0].tool_calls[0].function.arguments.x }}"
 
-    def said(arguments: str) -> str | None:
+    def rendered(arguments: str) -> str | None:
         calls = [{"type": "function", "function": {"name": "f", "arguments": arguments}}]
         return _render(source, messages=[{"role": "assistant", "content": None, "tool_calls": calls}])
 
-    assert said('{"x": 3}') == "3" and said("") == "" and said("no json") == ""
+    assert rendered('{"x": 3}') == "3" and rendered("") == "" and rendered("no json") == ""
 
 
 def test_a_named_template_for_tools() -> None:
@@ -84,10 +84,10 @@ def test_the_files_of_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [("{", "cannot be read"), ("[]", "is not a JSON object"), ('{"chat_template": "{% if"}', "is broken")],
 )
-def test_files_that_will_not_do(tmp_path: Path, text: str, said: str) -> None:
+def test_files_that_will_not_do(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "tokenizer_config.json").write_text(text)
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         ChatTemplate.of(tmp_path)

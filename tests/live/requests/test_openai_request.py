@@ -23,18 +23,18 @@ from poise.live.requests.openai_request import (
 HELLO = [{"role": "user", "content": "hello"}]
 
 
-def _asked(reader: Any, **body: Any) -> ParsedRequest:
-    asked = reader(json.dumps({"model": "m", **body}).encode())
-    assert isinstance(asked, ParsedRequest), asked
-    return asked
+def _request(reader: Any, **body: Any) -> ParsedRequest:
+    request = reader(json.dumps({"model": "m", **body}).encode())
+    assert isinstance(request, ParsedRequest), request
+    return request
 
 
 def _text(reader: Any, **body: Any) -> bytes:
-    return _asked(reader, **body).text
+    return _request(reader, **body).text
 
 
 def test_a_chat_body_says_what_a_decision_needs() -> None:
-    asked = _asked(
+    request = _request(
         read_chat,
         messages=HELLO,
         stream=True,
@@ -48,7 +48,7 @@ def test_a_chat_body_says_what_a_decision_needs() -> None:
         temperature=0.5,
         some_field_of_tomorrow={"a": [1, {}]},
     )
-    assert asked == ParsedRequest(
+    assert request == ParsedRequest(
         "chat", "m", b"user\x1fhello\x1e", True, True, 7, 2, -3, "u", "s", "salt", "", False, 0, 0
     )
 
@@ -67,15 +67,15 @@ def test_defaults_and_nulls_mean_the_same() -> None:
             "cache_salt",
         )
     )
-    assert _asked(read_chat, messages=HELLO, **given_null) == _asked(read_chat, messages=HELLO)
-    assert not _asked(read_chat, messages=HELLO).stream
+    assert _request(read_chat, messages=HELLO, **given_null) == _request(read_chat, messages=HELLO)
+    assert not _request(read_chat, messages=HELLO).stream
 
 
 def test_the_newer_limit_wins() -> None:
-    assert _asked(read_chat, messages=HELLO, max_tokens=5, max_completion_tokens=9).max_tokens == 9
-    assert _asked(read_chat, messages=HELLO, max_completion_tokens=0, max_tokens=5).max_tokens == 0
-    assert _asked(read_responses, input="x", max_output_tokens=4).max_tokens == 4
-    assert _asked(read_completion, prompt="x", max_tokens=3).max_tokens == 3
+    assert _request(read_chat, messages=HELLO, max_tokens=5, max_completion_tokens=9).max_tokens == 9
+    assert _request(read_chat, messages=HELLO, max_completion_tokens=0, max_tokens=5).max_tokens == 0
+    assert _request(read_responses, input="x", max_output_tokens=4).max_tokens == 4
+    assert _request(read_completion, prompt="x", max_tokens=3).max_tokens == 3
 
 
 def test_tools_come_first_and_calls_after_their_message() -> None:
@@ -92,7 +92,7 @@ def test_tools_come_first_and_calls_after_their_message() -> None:
 def test_parts_of_text_are_read_and_others_are_hashed() -> None:
     def picture(url: str) -> ParsedRequest:
         parts = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": url}}]
-        return _asked(read_chat, messages=[{"role": "user", "content": parts}])
+        return _request(read_chat, messages=[{"role": "user", "content": parts}])
 
     one, same, other = picture("data:" + "a" * 9000), picture("data:" + "a" * 9000), picture("data:" + "b" * 9000)
     assert one.text == same.text != other.text
@@ -101,20 +101,20 @@ def test_parts_of_text_are_read_and_others_are_hashed() -> None:
 
 def test_prompts_of_text_and_token_ids() -> None:
     assert _text(read_completion, prompt="hé") == "hé".encode()
-    assert _asked(read_completion).text == b""
-    several = _asked(read_completion, prompt=["one", "twoé", "three"])
+    assert _request(read_completion).text == b""
+    several = _request(read_completion, prompt=["one", "twoé", "three"])
     assert (several.text, several.more, several.token_ids) == (b"one", 10, False)
-    tokens = _asked(read_completion, prompt=[1, 70_000, 3])
+    tokens = _request(read_completion, prompt=[1, 70_000, 3])
     assert (tokens.text, tokens.token_ids) == (array("I", [1, 70_000, 3]).tobytes(), True)
     assert tokens.prompt_tokens(bytes_per_token=2.5) == 3
-    lists = _asked(read_embeddings, input=[[1, 2], [3, 4, 5]])
+    lists = _request(read_embeddings, input=[[1, 2], [3, 4, 5]])
     assert (lists.text, lists.more, lists.prompt_tokens()) == (array("I", [1, 2]).tobytes(), 12, 5)
 
 
 def test_the_guess_of_tokens() -> None:
-    assert _asked(read_completion, prompt="x" * 400).prompt_tokens() == 100
-    assert _asked(read_completion, prompt="x" * 400).prompt_tokens(bytes_per_token=3.2) == 125
-    assert _asked(read_completion, prompt="").prompt_tokens() == 1
+    assert _request(read_completion, prompt="x" * 400).prompt_tokens() == 100
+    assert _request(read_completion, prompt="x" * 400).prompt_tokens(bytes_per_token=3.2) == 125
+    assert _request(read_completion, prompt="").prompt_tokens() == 1
 
 
 def test_responses_read_instructions_items_and_what_they_go_on_from() -> None:
@@ -123,11 +123,11 @@ def test_responses_read_instructions_items_and_what_they_go_on_from() -> None:
         {"type": "function_call", "name": "f", "arguments": "{}"},
         {"type": "message", "role": "assistant", "content": "yes"},
     ]
-    asked = _asked(read_responses, input=items, instructions="be brief", previous_response_id="resp_1")
-    assert asked.text == (
+    request = _request(read_responses, input=items, instructions="be brief", previous_response_id="resp_1")
+    assert request.text == (
         b"be brief\x1euser\x1fhi\x1f\x1e" + json.dumps(items[1]).encode() + b"\x1eassistant\x1fyes\x1e"
     )
-    assert asked.previous == "resp_1"
+    assert request.previous == "resp_1"
     assert _text(read_responses, input="hi") == b"user\x1fhi\x1e"
 
 
@@ -143,7 +143,7 @@ def test_the_next_turn_begins_with_this_one(turns: list[tuple[str, str]], keep: 
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "param", "said"),
+    ("path", "body", "param", "expected"),
     [
         (b"/v1/chat/completions", b'{"messages": []}', "model", "model is missing"),
         (b"/v1/chat/completions", b'{"model": "m"}', "messages", "messages is missing"),
@@ -178,11 +178,11 @@ def test_the_next_turn_begins_with_this_one(turns: list[tuple[str, str]], keep: 
         (b"/v1/chat/completions", b'{"model": "m", "messages": [], "tools": ["\xff"]}', None, "is not valid JSON"),
     ],
 )
-def test_what_is_refused_says_where_and_why(path: bytes, body: bytes, param: str | None, said: str) -> None:
+def test_what_is_refused_says_where_and_why(path: bytes, body: bytes, param: str | None, expected: str) -> None:
     bad = READERS[path](body)
     assert isinstance(bad, BadRequest)
     assert (bad.status, bad.type, bad.param) == (400, "invalid_request_error", param)
-    assert said in bad.message
+    assert expected in bad.message
     error = json.loads(bad.json())["error"]
     assert set(error) == {"message", "type", "param", "code"} and error["message"] == bad.message
 

@@ -76,7 +76,7 @@ def test_without_a_file_everybody_is_the_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "keys.yaml:1: holds no list of tenants"),
         ("- name: a\n  key: SECRET\n- key: SECRET2\n", "keys.yaml:3: name is ''; give each tenant a name"),
@@ -109,14 +109,14 @@ def test_without_a_file_everybody_is_the_default() -> None:
         ("- {name: SECRET\n", "keys.yaml:2: is not valid YAML (expected ',' or '}')"),
     ],
 )
-def test_errors_name_line_and_cure_and_show_no_key(text: str, said: str) -> None:
+def test_errors_name_line_and_cure_and_show_no_key(text: str, message: str) -> None:
     with pytest.raises(UserError) as raised:
         parse(text, "keys.yaml")
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert "SECRET" not in str(raised.value) and "12345" not in str(raised.value)
 
 
-def test_a_missing_file_is_said(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"keys\.yaml: no such file"):
         Tenants.of(tmp_path / "keys.yaml")
     (tmp_path / "keys.yaml").write_text(KEYS)

@@ -69,10 +69,10 @@ def test_cuts_equal_the_whole_in_every_short_text(family: str) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_next_turn_tokenises_its_tail_alone(family: str) -> None:
     tokens = TokenPrefix(tokenizer(family))
-    said = "".join(f"<|user|>{line}</s><|assistant|>{line}</s>" for line in text()[:10])
-    tokens.encode(said)
+    rendered = "".join(f"<|user|>{line}</s><|assistant|>{line}</s>" for line in text()[:10])
+    tokens.encode(rendered)
     before = tokens.misses
-    more = said + "<|user|>one more</s><|assistant|>"
+    more = rendered + "<|user|>one more</s><|assistant|>"
     assert tokens.encode(more).tolist() == _whole(family, more)
     assert tokens.misses - before <= 2 and tokens.hits >= 20
 
@@ -199,7 +199,7 @@ def test_the_loop_goes_on_while_a_thread_tokenises() -> None:
     asyncio.run(main())
 
 
-def test_a_failure_in_the_thread_leaves_nobody_waiting() -> None:
+def test_a_failure_in_the_thread_leaves_no_request_waiting() -> None:
     class Broken(Exact):
         def identity(self, kind: str, body: bytes, lora: str = "") -> Identity | None:
             raise RuntimeError("broken")

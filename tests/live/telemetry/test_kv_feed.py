@@ -19,7 +19,7 @@ def _engine(kept: int = 100, seed: int = 0) -> Publisher:
     return Publisher(Cache(2, seed), kept)
 
 
-def _said(engine: Publisher, count: int) -> list[tuple[int, bytes]]:
+def _published(engine: Publisher, count: int) -> list[tuple[int, bytes]]:
     return [engine.publish(engine.cache.store([100 + engine.number, 1])) for _ in range(count)]
 
 
@@ -43,15 +43,15 @@ def _answer(feed: Feed, engine: Publisher, steps: list[Step]) -> list[Step]:
 def test_from_the_first_message_all_is_known() -> None:
     feed, engine = Feed(can_replay=False), _engine()
     assert feed.sync is Sync.WAITING and feed.start() == []
-    for number, payload in _said(engine, 3):
+    for number, payload in _published(engine, 3):
         [change] = feed.message(number, payload)
         assert isinstance(change, Change) and len(change.entered) == 1
     assert feed.sync is Sync.SYNCED and feed.whole and len(feed.blocks) == 3
 
 
-def test_what_was_said_before_is_asked_for_at_the_start() -> None:
+def test_earlier_events_are_requested_at_the_start() -> None:
     feed, engine = Feed(can_replay=True), _engine()
-    _said(engine, 4)
+    _published(engine, 4)
     assert feed.start() == [ReplayRequest(0)]
     steps = [step for number, payload in engine.replay(0) for step in feed.replayed(number, payload)]
     assert len(steps) == 4 and feed.sync is Sync.REPLAYING
@@ -61,11 +61,11 @@ def test_what_was_said_before_is_asked_for_at_the_start() -> None:
 def test_a_gap_behind_the_first_replay_is_a_gap() -> None:
     """The engine went on while it answered, and some of what it said meanwhile was lost."""
     feed, engine = Feed(can_replay=True), _engine()
-    _said(engine, 4)
+    _published(engine, 4)
     feed.start()
     for number, payload in engine.replay(0):
         feed.replayed(number, payload)
-    for number, payload in _said(engine, 6):
+    for number, payload in _published(engine, 6):
         if number in (4, 8, 9):
             assert feed.message(number, payload) == []
     steps = feed.replay_ended()
@@ -79,107 +79,107 @@ def test_an_engine_that_has_not_begun_is_waited_for() -> None:
     assert feed.start() == [ReplayRequest(0)]
     feed.replay_failed()
     assert feed.sync is Sync.WAITING
-    [(number, payload)] = _said(engine, 1)
+    [(number, payload)] = _published(engine, 1)
     assert len(feed.message(number, payload)) == 1 and feed.whole
 
 
 def test_a_gap_is_filled_and_nothing_dropped() -> None:
     feed, engine = Feed(can_replay=True), _engine()
-    said = _said(engine, 6)
-    feed.message(*said[0])
-    assert feed.message(*said[3]) == [ReplayRequest(0)] and feed.sync is Sync.REPLAYING
-    assert feed.message(*said[4]) == []  # kept
-    _said(engine, 1)
+    messages = _published(engine, 6)
+    feed.message(*messages[0])
+    assert feed.message(*messages[3]) == [ReplayRequest(0)] and feed.sync is Sync.REPLAYING
+    assert feed.message(*messages[4]) == []  # kept
+    _published(engine, 1)
     assert CLEARED not in _answer(feed, engine, [ReplayRequest(0)])
     assert len(feed.blocks) == 7 and feed.whole and feed.counts == {"gaps": 1}
-    assert feed.message(*said[5]) == []  # came late; the replay had brought it
+    assert feed.message(*messages[5]) == []  # came late; the replay had brought it
 
 
 def test_a_gap_that_cannot_be_filled_drops_all() -> None:
     feed, engine = Feed(can_replay=False), _engine()
-    said = _said(engine, 4)
-    feed.message(*said[0])
-    cleared, change = feed.message(*said[2])
+    messages = _published(engine, 4)
+    feed.message(*messages[0])
+    cleared, change = feed.message(*messages[2])
     assert cleared == CLEARED and isinstance(change, Change) and len(change.entered) == 1
     assert not feed.whole and len(feed.blocks) == 1 and feed.counts == {"gaps": 1, "losses": 1}
-    assert len(feed.message(*said[3])) == 1
+    assert len(feed.message(*messages[3])) == 1
 
 
 def test_a_buffer_that_rolled_over_drops_all() -> None:
     feed, engine = Feed(can_replay=True), _engine(kept=2)
-    said = _said(engine, 9)
-    feed.message(*said[0])
-    done = _answer(feed, engine, feed.message(*said[8]))
+    messages = _published(engine, 9)
+    feed.message(*messages[0])
+    done = _answer(feed, engine, feed.message(*messages[8]))
     assert CLEARED in done and len(feed.blocks) == 2 and not feed.whole
 
 
 def test_no_answer_drops_all_and_goes_on() -> None:
     feed, engine = Feed(can_replay=True), _engine()
-    said = _said(engine, 9)
-    feed.message(*said[0])
+    messages = _published(engine, 9)
+    feed.message(*messages[0])
     for number in (3, 4, 7):
-        feed.message(*said[number])
+        feed.message(*messages[number])
     assert [step == CLEARED for step in feed.replay_failed()] == [True, False, False, True, False]
     assert feed.sync is Sync.SYNCED and len(feed.blocks) == 1
-    assert len(feed.message(*said[8])) == 1
+    assert len(feed.message(*messages[8])) == 1
 
 
 def test_a_clear_of_the_engine_makes_it_whole_again() -> None:
     feed, engine = Feed(can_replay=False), _engine()
-    said = _said(engine, 4)
-    feed.message(*said[2])
+    messages = _published(engine, 4)
+    feed.message(*messages[2])
     assert not feed.whole
-    feed.message(*said[3])
+    feed.message(*messages[3])
     feed.message(*engine.publish(engine.cache.clear()))
     assert feed.whole and len(feed.blocks) == 0
 
 
 def test_numbers_that_go_back_are_another_process() -> None:
     feed, before, after = Feed(can_replay=True), _engine(seed=1), _engine(seed=2)
-    for each in _said(before, 5):
+    for each in _published(before, 5):
         feed.message(*each)
-    said = _said(after, 4)
-    done = _answer(feed, after, feed.message(*said[2]))
+    messages = _published(after, 4)
+    done = _answer(feed, after, feed.message(*messages[2]))
     assert done[0] == CLEARED and len(feed.blocks) == 4 and feed.whole and feed.counts["restarts"] == 1
 
 
 def test_numbers_that_a_replay_has_brought_but_other_bytes_are_another_process() -> None:
     feed, before, after = Feed(can_replay=True), _engine(seed=1), _engine(seed=2)
-    said = _said(before, 5)
+    messages = _published(before, 5)
     _answer(feed, before, feed.start())
-    assert feed.message(*said[3]) == [] and feed.message(*said[4]) == []  # they came by both ways
-    assert _answer(feed, after, feed.message(*_said(after, 1)[0]))[0] == CLEARED
+    assert feed.message(*messages[3]) == [] and feed.message(*messages[4]) == []  # they came by both ways
+    assert _answer(feed, after, feed.message(*_published(after, 1)[0]))[0] == CLEARED
     assert len(feed.blocks) == 1 and feed.whole
 
 
 def test_a_restart_behind_the_same_numbers_is_found_by_the_last_message() -> None:
     feed, before, after = Feed(can_replay=True), _engine(seed=1), _engine(seed=2)
-    for each in _said(before, 3):
+    for each in _published(before, 3):
         feed.message(*each)
-    said = _said(after, 6)
-    done = _answer(feed, after, feed.message(*said[4]))  # looks like a gap
+    messages = _published(after, 6)
+    done = _answer(feed, after, feed.message(*messages[4]))  # looks like a gap
     assert done[0] == CLEARED and feed.counts["restarts"] == 1
     assert len(feed.blocks) == 6 and feed.whole
 
 
 def test_after_a_broken_connection_the_last_message_must_be_found_again() -> None:
     feed, before, after = Feed(can_replay=True), _engine(seed=1), _engine(seed=2)
-    for each in _said(before, 3):
+    for each in _published(before, 3):
         feed.message(*each)
-    said = _said(after, 4)
+    messages = _published(after, 4)
     steps = feed.interrupted()
     assert steps == [ReplayRequest(2)]
-    assert feed.message(*said[3]) == []  # the very number that was due; it is kept
+    assert feed.message(*messages[3]) == []  # the very number that was due; it is kept
     assert _answer(feed, after, steps)[0] == CLEARED
     assert len(feed.blocks) == 4
     assert CLEARED not in _answer(feed, after, feed.interrupted())
-    assert CLEARED not in feed.message(*_said(after, 1)[0]) and len(feed.blocks) == 5
+    assert CLEARED not in feed.message(*_published(after, 1)[0]) and len(feed.blocks) == 5
 
 
 def test_without_proof_nothing_is_believed_after_a_broken_connection() -> None:
     silent, dumb = Feed(can_replay=True), Feed(can_replay=False)
     for feed in (silent, dumb):
-        feed.message(*_said(_engine(), 1)[0])
+        feed.message(*_published(_engine(), 1)[0])
     assert silent.interrupted() == [ReplayRequest(0)] and silent.replay_failed() == [CLEARED]
     assert dumb.interrupted() == [CLEARED]
     assert {silent.sync, dumb.sync} == {Sync.WAITING}
@@ -187,7 +187,7 @@ def test_without_proof_nothing_is_believed_after_a_broken_connection() -> None:
 
 def test_an_unreadable_message_drops_all() -> None:
     feed, engine = Feed(can_replay=False), _engine()
-    feed.message(*_said(engine, 1)[0])
+    feed.message(*_published(engine, 1)[0])
     assert feed.message(1, b"\xc1") == [CLEARED]
     assert not feed.whole and feed.counts == {"unreadable": 1} and len(feed.blocks) == 0
 
@@ -200,29 +200,29 @@ def test_damaged_messages_do_no_lasting_harm(noise: list[tuple[int, Damage, bool
     """Whatever they are and whichever numbers they bear: an engine that starts anew is followed."""
     feed, cache = Feed(can_replay), Cache(2, seed=1)
     feed.start()
-    for number, damage, asked in noise:
+    for number, damage, query in noise:
         payload = damaged(cache.message([cache.store([100 + number % 7, 1])]), damage)
-        assert isinstance(feed.replayed(number, payload) if asked else feed.message(number, payload), list)
+        assert isinstance(feed.replayed(number, payload) if query else feed.message(number, payload), list)
     feed.reset()
     engine = _engine(seed=2)
-    for each in _said(engine, 3):
+    for each in _published(engine, 3):
         _answer(feed, engine, feed.message(*each))
     assert feed.whole and len(feed.blocks) == 3
 
 
 def test_what_is_kept_for_a_replay_is_bounded() -> None:
     feed, engine = Feed(can_replay=True), _engine()
-    payload = _said(engine, 1)[0][1]
+    payload = _published(engine, 1)[0][1]
     steps = [step for number in range(5, 7 + KEPT) for step in feed.message(number, payload)]
     assert feed.sync is Sync.SYNCED and CLEARED in steps
 
 
 def test_a_lost_engine_starts_afresh() -> None:
     feed, before, after = Feed(can_replay=True), _engine(seed=1), _engine(seed=2)
-    for each in _said(before, 3):
+    for each in _published(before, 3):
         feed.message(*each)
     assert feed.reset() == [CLEARED] and feed.sync is Sync.WAITING
-    assert feed.message(*_said(after, 1)[0])[0] != CLEARED
+    assert feed.message(*_published(after, 1)[0])[0] != CLEARED
 
 
 class _Network:
@@ -248,9 +248,9 @@ class _Network:
         cache = self.engine.cache
         there = [each for each, copies in cache.copies.items() if copies]
         event = cache.remove(there[0]) if len(there) > 3 else cache.store([cache.seed, self.engine.number])
-        said = self.engine.publish(event)
+        messages = self.engine.publish(event)
         if arrives:
-            self.live.append(said)
+            self.live.append(messages)
 
     def restart(self) -> None:
         self.engine = _engine(kept=6, seed=self.engine.cache.seed + 1)

@@ -68,7 +68,7 @@ class _Index:
         self.changes: list[tuple[int, Change]] = []
         self._changed = asyncio.Event()
 
-    def told(self, engine: int, change: Change) -> None:
+    def changed(self, engine: int, change: Change) -> None:
         self.changes.append((engine, change))
         held = set() if change.cleared else self.held.get(engine, set())
         self.held[engine] = held - set(change.left) | set(change.entered)
@@ -90,11 +90,11 @@ async def _context() -> AsyncIterator[zmq.asyncio.Context]:
         context.destroy(0)  # also where a test failed with sockets open
 
 
-def test_engines_connect_to_the_bound_port_and_are_told_apart() -> None:
+def test_engines_connect_to_the_bound_port_and_are_distinguished() -> None:
     async def main() -> None:
         async with _context() as context:
             index = _Index()
-            subscriber = Subscriber(context, ANY, True, [EventSource(3, "kv@a"), EventSource(5, "kv@b")], index.told)
+            subscriber = Subscriber(context, ANY, True, [EventSource(3, "kv@a"), EventSource(5, "kv@b")], index.changed)
             subscriber.start()
             one, two = _Engine(context, "kv@a"), _Engine(context, "kv@b", seed=9)
             for engine in (one, two):
@@ -121,7 +121,7 @@ def test_what_was_missed_is_replayed() -> None:
             await engine.say(4, lost=True)  # before the gateway came
             engine.pub.bind(ANY)
             source, endpoint = EventSource(0, "", engine.listen()), str(engine.pub.get_string(zmq.LAST_ENDPOINT))
-            subscriber = Subscriber(context, endpoint, False, [source], index.told, replay_s=PATIENCE_S)
+            subscriber = Subscriber(context, endpoint, False, [source], index.changed, replay_s=PATIENCE_S)
             subscriber.start()
             await engine.subscribed()
             while subscriber.feeds[b""].sync is not Sync.SYNCED:  # the fourth message is not yet the answer's end
@@ -145,7 +145,7 @@ def test_a_restarted_engine_is_found_out() -> None:
             index, before = _Index(), _Engine(context, seed=1)
             before.pub.bind(ANY)
             endpoint, replay = str(before.pub.get_string(zmq.LAST_ENDPOINT)), before.listen()
-            subscriber = Subscriber(context, endpoint, False, [EventSource(0, "", replay)], index.told)
+            subscriber = Subscriber(context, endpoint, False, [EventSource(0, "", replay)], index.changed)
             subscriber.start()
             await before.subscribed()
             await before.say(3)
@@ -185,11 +185,11 @@ def test_a_silent_replay_endpoint_costs_what_was_known() -> None:
         async with _context() as context:
             index, engine = _Index(), _Engine(context)
             engine.pub.bind(ANY)
-            nobody = _Engine(context)
-            nobody.router.bind(ANY)  # takes the question and never answers
-            source = EventSource(0, "", str(nobody.router.get_string(zmq.LAST_ENDPOINT)))
+            silent = _Engine(context)
+            silent.router.bind(ANY)  # takes the question and never answers
+            source = EventSource(0, "", str(silent.router.get_string(zmq.LAST_ENDPOINT)))
             endpoint = str(engine.pub.get_string(zmq.LAST_ENDPOINT))
-            subscriber = Subscriber(context, endpoint, False, [source], index.told, replay_s=0.05)
+            subscriber = Subscriber(context, endpoint, False, [source], index.changed, replay_s=0.05)
             subscriber.start()
             await engine.subscribed()
             await index.until(lambda: subscriber.feeds[b""].sync is Sync.WAITING and bool(index.changes))
@@ -197,7 +197,7 @@ def test_a_silent_replay_endpoint_costs_what_was_known() -> None:
             await engine.say(1, lost=True)
             await engine.say(1)
             await index.until(lambda: len(index.held.get(0, ())) == 1 and subscriber.feeds[b""].counts["losses"] == 2)
-            for each in (engine, nobody):
+            for each in (engine, silent):
                 await each.close()
             await subscriber.stop()
 
@@ -225,7 +225,7 @@ def test_what_no_source_expects_is_counted() -> None:
     async def main() -> None:
         async with _context() as context:
             index = _Index()
-            subscriber = Subscriber(context, ANY, True, [EventSource(0, "kv")], index.told)
+            subscriber = Subscriber(context, ANY, True, [EventSource(0, "kv")], index.changed)
             subscriber.start()
             engine = _Engine(context, "kv")
             engine.pub.connect(subscriber.bound)

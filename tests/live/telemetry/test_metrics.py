@@ -129,7 +129,7 @@ def test_numbers_that_are_none_are_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "said"),
+    ("page", "expected"),
     [
         (b"", "no metric of vLLM, SGLang or llama.cpp on the page"),
         (b"<html>not found</html>", "no metric of vLLM, SGLang or llama.cpp on the page"),
@@ -137,15 +137,15 @@ def test_numbers_that_are_none_are_missing() -> None:
         (b"vllm:num_requests_running{\xff} 1\n", "this line makes no sense: num_requests_running{\ufffd} 1"),
     ],
 )
-def test_pages_that_say_nothing_say_why(page: bytes, said: str) -> None:
-    assert read(page) == said
+def test_pages_that_say_nothing_say_why(page: bytes, expected: str) -> None:
+    assert read(page) == expected
 
 
 @given(st.sampled_from([VLLM, SGLANG, LLAMA]), DAMAGE)
 def test_a_damaged_page_is_read_or_says_why_not(page: bytes, damage: Damage) -> None:
     """And no column or counter is below 0."""
-    said = damaged(page, damage)
-    if not isinstance(read(said), str):
-        reading = _reading(said)
+    broken = damaged(page, damage)
+    if not isinstance(read(broken), str):
+        reading = _reading(broken)
         assert all(value >= 0 for value in (*reading.columns.values(), *reading.counters.values()))
         assert reading.total_blocks >= 0 and reading.block_tokens >= 0

@@ -26,12 +26,12 @@ def _polled(
     async def main() -> list[tuple[int, PollResult | Failure]]:
         server = Server(handler)
         pool = Pool(Address("127.0.0.1", await server.listen("127.0.0.1", 0)))
-        told: list[tuple[int, PollResult | Failure]] = []
+        seen: list[tuple[int, PollResult | Failure]] = []
         enough = asyncio.Event()
 
         def hear(sent_at: int, answer: PollResult | Failure) -> None:
-            told.append((sent_at, answer))
-            if len(told) == count:
+            seen.append((sent_at, answer))
+            if len(seen) == count:
                 poll.stop()
                 enough.set()
 
@@ -41,7 +41,7 @@ def _polled(
             await enough.wait()
         await pool.close()
         await server.drain(5)
-        return told
+        return seen
 
     return asyncio.run(main())
 
@@ -56,12 +56,12 @@ def _answering(status: int, body: bytes) -> Callable[[Exchange], None]:
 
 def test_readings_come_with_the_instant_of_the_question() -> None:
     before = clock.now()
-    told = _polled(_answering(200, VLLM), 3)
-    stamps = [sent_at for sent_at, _ in told]
+    answers = _polled(_answering(200, VLLM), 3)
+    stamps = [sent_at for sent_at, _ in answers]
     assert before < stamps[0] < stamps[1] < stamps[2] < clock.now()
-    for _, answer in told:
-        said = reading(answer)
-        assert isinstance(said, Reading) and said.columns["waiting"] == 2
+    for _, answer in answers:
+        columns = reading(answer)
+        assert isinstance(columns, Reading) and columns.columns["waiting"] == 2
         assert outcome(answer) is Outcome.OK
 
 
@@ -76,11 +76,11 @@ def test_too_long_an_answer_is_garbage() -> None:
     assert outcome(again) is Outcome.GARBAGE
 
 
-def test_silence_is_a_timeout_and_is_asked_again() -> None:
+def test_silence_is_a_timeout_and_is_polled_again() -> None:
     kept = []
-    told = _polled(kept.append, 2, Every(period_s=0.001, timeout_s=0.02))
-    assert [reading(answer) for _, answer in told] == ["no answer in 0.02 s"] * 2
-    assert len(kept) == 2 and outcome(told[0][1]) is Outcome.TIMEOUT
+    answers = _polled(kept.append, 2, Every(period_s=0.001, timeout_s=0.02))
+    assert [reading(answer) for _, answer in answers] == ["no answer in 0.02 s"] * 2
+    assert len(kept) == 2 and outcome(answers[0][1]) is Outcome.TIMEOUT
 
 
 def test_a_closed_port_is_refused() -> None:
@@ -89,11 +89,13 @@ def test_a_closed_port_is_refused() -> None:
         port = await server.listen("127.0.0.1", 0)
         await server.drain(1)
         pool = Pool(Address("127.0.0.1", port))
-        told: asyncio.Future[PollResult | Failure] = asyncio.get_running_loop().create_future()
-        poll = Poll(pool, b"/health", lambda sent_at, answer: told.done() or told.set_result(answer), Chance(1), QUICK)
+        reported: asyncio.Future[PollResult | Failure] = asyncio.get_running_loop().create_future()
+        poll = Poll(
+            pool, b"/health", lambda sent_at, answer: reported.done() or reported.set_result(answer), Chance(1), QUICK
+        )
         poll.start()
         async with asyncio.timeout(20):
-            answer = await told
+            answer = await reported
         poll.stop()
         await pool.close()
         return answer
@@ -103,34 +105,34 @@ def test_a_closed_port_is_refused() -> None:
     assert str(reading(answer)).startswith("no connection to 127.0.0.1:")
 
 
-def test_nothing_is_told_after_the_stop() -> None:
+def test_nothing_is_reported_after_the_stop() -> None:
     async def main() -> None:
-        asked = asyncio.Event()
-        server = Server(lambda exchange: asked.set())
+        requested = asyncio.Event()
+        server = Server(lambda exchange: requested.set())
         pool = Pool(Address("127.0.0.1", await server.listen("127.0.0.1", 0)))
-        told: list[int] = []
-        poll = Poll(pool, b"/metrics", lambda sent_at, answer: told.append(sent_at), Chance(1), QUICK)
+        seen: list[int] = []
+        poll = Poll(pool, b"/metrics", lambda sent_at, answer: seen.append(sent_at), Chance(1), QUICK)
         poll.start()
         async with asyncio.timeout(20):
-            await asked.wait()
+            await requested.wait()
         poll.stop()
         await pool.close()
         await server.drain(5)
-        assert told == []
+        assert seen == []
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize("status", [200, 500, *ABSENT])
-def test_who_does_not_know_the_question_is_asked_seldom(status: int) -> None:
+def test_an_engine_without_the_page_is_polled_seldom(status: int) -> None:
     async def main() -> float:
         server = Server(_answering(status, b""))
         pool = Pool(Address("127.0.0.1", await server.listen("127.0.0.1", 0)))
-        told = asyncio.Event()
-        poll = Poll(pool, b"/metrics", lambda sent_at, answer: told.set(), Chance(1), Every(0.001, 20.0, 4000.0))
+        reported = asyncio.Event()
+        poll = Poll(pool, b"/metrics", lambda sent_at, answer: reported.set(), Chance(1), Every(0.001, 20.0, 4000.0))
         poll.start()
         async with asyncio.timeout(20):
-            await told.wait()
+            await reported.wait()
         assert poll._timer is not None
         waits = poll._timer.when() - asyncio.get_running_loop().time()
         poll.stop()

@@ -77,8 +77,8 @@ def test_legal_lines(line: bytes, sample: Sample) -> None:
     ],
 )
 def test_lines_without_sense_are_named(line: bytes) -> None:
-    said = READER.read(b"x:done_total 1\n" + line + b"\n")
-    assert isinstance(said, str) and said.startswith("this line makes no sense: level")
+    families = READER.read(b"x:done_total 1\n" + line + b"\n")
+    assert isinstance(families, str) and families.startswith("this line makes no sense: level")
 
 
 def test_the_unwanted_may_be_garbage() -> None:

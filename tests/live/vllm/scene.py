@@ -98,11 +98,11 @@ class Stage:
         config.scheduler_config.async_scheduling = world.ahead
         config.cache_config = copy(config.cache_config)
         config.cache_config.enable_prefix_caching = world.caching
-        config.additional_config = {"poise": world.told}
+        config.additional_config = {"poise": world.chosen}
         blocks = copy(self.core.scheduler.kv_cache_config)
         blocks.num_blocks = world.blocks + 1  # vLLM keeps one for itself
         own = AsyncScheduler if world.ahead else Scheduler
-        return (own if world.told is None else PoiseScheduler)(
+        return (own if world.chosen is None else PoiseScheduler)(
             vllm_config=config,
             kv_cache_config=blocks,
             structured_output_manager=self.core.structured_output_manager,
@@ -142,11 +142,11 @@ def main(model: str, worlds: str, out: str) -> None:
     """Play the worlds of one file, and write their steps to another."""
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     stage = Stage(model)
-    told = [
+    cases = [
         World(**{**each, "asks": tuple(Ask(**ask) for ask in each["asks"])})
         for each in json.loads(Path(worlds).read_text())
     ]
-    Path(out).write_text(json.dumps([stage.play(number, world) for number, world in enumerate(told)]))
+    Path(out).write_text(json.dumps([stage.play(number, world) for number, world in enumerate(cases)]))
 
 
 if __name__ == "__main__":

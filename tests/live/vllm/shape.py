@@ -170,7 +170,7 @@ class Scheduler:
         self.scheduler_config = SimpleNamespace(async_scheduling=False, policy="fcfs")
         self.vllm_config = SimpleNamespace(
             model_config=SimpleNamespace(get_num_layers=lambda parallel: 4), speculative_config=None,
-            additional_config={"poise": world.told},
+            additional_config={"poise": world.chosen},
         )  # fmt: skip
         self.kv_cache_config = SimpleNamespace(kv_cache_groups=[None])
         self.connector = None

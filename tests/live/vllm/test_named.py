@@ -47,7 +47,7 @@ def test_a_cost_is_a_file_of_calibration(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("chosen", "message"),
     [
         ("chunked", "'chunked' is not a mapping; give {SLOT: NAME}"),
         ({"router": "pull"}, "'router' is not a policy of an engine; it may name queue, batcher, preempt, cache, cost"),
@@ -56,7 +56,7 @@ def test_a_cost_is_a_file_of_calibration(tmp_path: Path) -> None:
         ({"batcher": {"chunked": {"token": 5}}}, "unknown parameter 'token'; did you mean tokens"),
     ],
 )
-def test_what_names_no_policy_is_refused(told: Any, said: str) -> None:
+def test_what_names_no_policy_is_refused(chosen: Any, message: str) -> None:
     with pytest.raises(UserError) as caught:
-        policies(told)
-    assert said in str(caught.value)
+        policies(chosen)
+    assert message in str(caught.value)

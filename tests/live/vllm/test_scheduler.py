@@ -22,7 +22,7 @@ ROOT: Final = Path(__file__).parents[3]
 LIMIT_S: Final = 500.0
 """Longest time for all worlds; a minute to start and one to two to play are usual."""
 
-TOLD: Final[tuple[dict[str, Any] | None, ...]] = (
+CHOICES: Final[tuple[dict[str, Any] | None, ...]] = (
     None,  # vLLM's own scheduler, which `chunked` mirrors
     {"batcher": "chunked"},
     {"batcher": "prefill_first"},
@@ -37,31 +37,31 @@ KINDS: Final[dict[str, dict[str, Any]]] = {
 EVICTED: Final = {"crowded": True, "caching": True}
 """Not in all of these are all steps as simulated (docs/integrations.md says why); in those tried here they are."""
 
-OWN, STEERED = TOLD[:2]
+OWN, STEERED = CHOICES[:2]
 
 
-def _name(told: dict[str, Any] | None, kind: str, seed: int) -> str:
-    named = "vLLM's own" if told is None else ", ".join(map(_short, told.values()))
+def _name(chosen: dict[str, Any] | None, kind: str, seed: int) -> str:
+    named = "vLLM's own" if chosen is None else ", ".join(map(_short, chosen.values()))
     return f"{named}: {kind}, {seed}"
 
 
-def _short(told: Any) -> str:
-    return told if isinstance(told, str) else str(next(iter(told)))
+def _short(chosen: Any) -> str:
+    return chosen if isinstance(chosen, str) else str(next(iter(chosen)))
 
 
 SIMULATED: Final = {
-    _name(told, kind, seed): a_world(seed, told, reserve=False, **given)
-    for told in TOLD
+    _name(chosen, kind, seed): a_world(seed, chosen, reserve=False, **given)
+    for chosen in CHOICES
     for kind, given in KINDS.items()
     for seed in (1, 2)
 } | {
-    _name(told, "evicted", seed): a_world(seed, told, reserve=False, **EVICTED)
-    for told in TOLD
+    _name(chosen, "evicted", seed): a_world(seed, chosen, reserve=False, **EVICTED)
+    for chosen in CHOICES
     for seed in (3, 4, 6, 10)
 }
 AHEAD: Final = {
-    _name(told, f"ahead, {kind}", seed): a_world(seed, told, reserve=False, ahead=True, **given)
-    for told in (OWN, STEERED)
+    _name(chosen, f"ahead, {kind}", seed): a_world(seed, chosen, reserve=False, ahead=True, **given)
+    for chosen in (OWN, STEERED)
     for kind, given in KINDS.items()
     for seed in (1, 2, 47, 52)
 }
@@ -76,10 +76,10 @@ def happened(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Step]]:
         programs = installed()
     except Unavailable as why:
         pytest.skip(str(why))
-    model, told, out = make(folder / "model"), folder / "worlds.json", folder / "steps.json"
-    told.write_text(json.dumps([asdict(world) for world in WORLDS.values()]))
+    model, worlds, out = make(folder / "model"), folder / "worlds.json", folder / "steps.json"
+    worlds.write_text(json.dumps([asdict(world) for world in WORLDS.values()]))
     done = subprocess.run(
-        [programs / "python", "-m", "tests.live.vllm.scene", model, told, out],
+        [programs / "python", "-m", "tests.live.vllm.scene", model, worlds, out],
         cwd=ROOT, env={**os.environ, **SILENT, "PYTHONPATH": str(ROOT)},
         capture_output=True, text=True, timeout=LIMIT_S,
     )  # fmt: skip
@@ -108,13 +108,13 @@ def test_a_step_ahead_it_computes_what_vllm_computes_alone(
 def test_there_is_something_to_decide(happened: dict[str, list[Step]]) -> None:
     assert sum(len(gave_way) for steps in happened.values() for _, _, gave_way in steps) >= 50
     for kind in KINDS:
-        steps = [happened[_name(told, kind, 1)] for told in TOLD]
+        steps = [happened[_name(chosen, kind, 1)] for chosen in CHOICES]
         assert len({json.dumps(each) for each in steps}) >= 3, "policies differ in what they do"
 
 
 def test_a_found_prefix_is_not_computed_again(happened: dict[str, list[Step]]) -> None:
-    for told in TOLD:
-        name = _name(told, "prefixes found", 1)
+    for chosen in CHOICES:
+        name = _name(chosen, "prefixes found", 1)
         world = SIMULATED[name]
         computed = sum(sum(tokens.values()) for _, tokens, _ in happened[name])
         assert computed <= sum(ask.prompt + ask.output - 1 for ask in world.asks) - 32

@@ -23,7 +23,7 @@ from poise.policies.batch.chunked import Chunked
 from tests.live.vllm.shape import AsyncScheduler, PauseState, Request, Scheduler, play, pretended
 from tests.live.vllm.worlds import Ask, Step, World, a_world, in_order
 
-TOLD: tuple[dict[str, Any], ...] = (
+CHOICES: tuple[dict[str, Any], ...] = (
     {"batcher": "chunked"},
     {"batcher": {"chunked": {"tokens": 24, "long_prefill": 16}}},
     {"batcher": "prefill_first"},
@@ -53,9 +53,9 @@ def inside(world: World, *, ahead: bool = False) -> list[Step]:
 
 
 @settings(max_examples=60)
-@given(st.integers(0, 10_000), st.sampled_from(TOLD), st.booleans(), st.booleans(), st.booleans())
-def test_decides_as_simulated(seed: int, told: dict[str, Any], crowded: bool, caching: bool, reserve: bool) -> None:
-    world = a_world(seed, told, crowded=crowded, caching=caching and not crowded, reserve=reserve)
+@given(st.integers(0, 10_000), st.sampled_from(CHOICES), st.booleans(), st.booleans(), st.booleans())
+def test_decides_as_simulated(seed: int, chosen: dict[str, Any], crowded: bool, caching: bool, reserve: bool) -> None:
+    world = a_world(seed, chosen, crowded=crowded, caching=caching and not crowded, reserve=reserve)
     assert inside(world) == in_order(world.simulated())
 
 
@@ -76,9 +76,9 @@ def test_a_step_ahead_it_does_what_vllm_does_alone(seed: int, crowded: bool, res
 
 
 @settings(max_examples=30)
-@given(st.integers(0, 10_000), st.sampled_from(TOLD))
-def test_a_step_ahead_each_policy_computes_every_token_once(seed: int, told: dict[str, Any]) -> None:
-    world = a_world(seed, told, caching=False)
+@given(st.integers(0, 10_000), st.sampled_from(CHOICES))
+def test_a_step_ahead_each_policy_computes_every_token_once(seed: int, chosen: dict[str, Any]) -> None:
+    world = a_world(seed, chosen, caching=False)
     computed = [0] * len(world.asks)
     for _, tokens, _ in inside(world, ahead=True):
         for id, count in tokens.items():
@@ -136,9 +136,9 @@ class KeepsShort(Keeps):
 
 def test_kept_prefixes_outlive_others_and_give_way_to_those_who_run(poise: Any) -> None:
     asks = (Ask(0, 64, 1, 0, 64), Ask(1, 200, 1), Ask(2, 200, 1), Ask(3, 96, 1, 0, 64))
-    for told, computed in (({}, 96), ({"cache": f"{__name__}:KeepsShort"}, 32)):
-        world = World(told, asks, blocks=9, budget=256)
-        assert play(world, poise.PoiseScheduler(world))[-1][1] == {3: computed}, told
+    for chosen, computed in (({}, 96), ({"cache": f"{__name__}:KeepsShort"}, 32)):
+        world = World(chosen, asks, blocks=9, budget=256)
+        assert play(world, poise.PoiseScheduler(world))[-1][1] == {3: computed}, chosen
     larger = World(
         {"cache": f"{__name__}:Keeps"}, (asks[0], Ask(1, 280, 1), Ask(3, 64, 1, 0, 64)), blocks=9, budget=300
     )
@@ -160,7 +160,7 @@ def test_a_session_that_is_back_holds_what_it_needs_itself(poise: Any) -> None:
     assert view._sessions.popitem()[1][0] == 3
 
 
-def test_policies_see_what_clients_told(poise: Any) -> None:
+def test_policies_see_what_clients_stated(poise: Any) -> None:
     scheduler = poise.PoiseScheduler(World({}, ()))
     seats = scheduler._driver.lane.seats
     request = Request(0, LONG)
@@ -226,7 +226,7 @@ class Says:
 
 
 @pytest.mark.parametrize(
-    ("batch", "said"),
+    ("batch", "message"),
     [
         (Batch((Entry(0, 8, 0, 2),)), "Says parts a step between layers, and this engine computes all of them"),
         (Batch((Entry(0, 8),), NONE, leave=True), "Says parts a step between layers"),
@@ -239,11 +239,11 @@ class Says:
         (Batch((Entry(0, 8), Entry(1, 8), Entry(2, 8))), "lets 3 requests run, of 2 at most"),
     ],
 )
-def test_a_batch_that_vllm_cannot_run_is_named(poise: Any, batch: Batch, said: str) -> None:
+def test_a_batch_that_vllm_cannot_run_is_named(poise: Any, batch: Batch, message: str) -> None:
     world = World({"batcher": f"{__name__}:Says"}, (LONG, LONG, LONG), sequences=2)
     scheduler = poise.PoiseScheduler(world)
     scheduler._driver._batcher.answer = batch
-    with pytest.raises(PolicyError, match=said):
+    with pytest.raises(PolicyError, match=message):
         play(world, scheduler)
 
 
@@ -269,7 +269,7 @@ def test_a_victim_that_does_not_run_is_named(poise: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "said"),
+    ("limits", "message"),
     [
         ({"scheduler_config__policy": "priority"}, "leave it out and name `queue: priority`"),
         ({"vllm_config__speculative_config": object()}, "leave --speculative-config out"),
@@ -280,8 +280,8 @@ def test_a_victim_that_does_not_run_is_named(poise: Any) -> None:
         ({"parallel_config__decode_context_parallel_size": 2}, "context parallelism"),
     ],
 )
-def test_what_cannot_be_is_refused_at_the_start(poise: Any, limits: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=said) as caught:
+def test_what_cannot_be_is_refused_at_the_start(poise: Any, limits: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
         poise.PoiseScheduler(World({}, ()), **limits)
     assert "\n" not in str(caught.value)
 
@@ -294,7 +294,7 @@ class Half(Chunked):
 
 
 @pytest.mark.parametrize(
-    ("batcher", "said"),
+    ("batcher", "message"),
     [
         ({"layered_prefill": {"tokens": 16}}, "LayeredPrefill parts a step between layers"),
         ("flow_prefill", "give `cost: FILE`"),
@@ -303,15 +303,15 @@ class Half(Chunked):
         ("medha", "give `cost: FILE`, which `poise calibrate` writes"),
     ],
 )
-def test_a_batcher_is_tried_before_anybody_is_served(poise: Any, batcher: Any, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_a_batcher_is_tried_before_any_request_is_served(poise: Any, batcher: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         poise.PoiseScheduler(World({"batcher": batcher}, ()))
 
 
 def test_with_a_cost_a_batcher_keeps_its_limit(poise: Any, tmp_path: Path) -> None:
     save_fitted(Fitted(0.01, 0.001), tmp_path / "cost.json")
-    told = {"batcher": {"medha": {"tbt_s": 0.05}}, "cost": str(tmp_path / "cost.json")}
-    world = World(told, (Ask(0, 20, 30), Ask(2, 100, 1)))
+    chosen = {"batcher": {"medha": {"tbt_s": 0.05}}, "cost": str(tmp_path / "cost.json")}
+    world = World(chosen, (Ask(0, 20, 30), Ask(2, 100, 1)))
     steps = play(world, poise.PoiseScheduler(world))
     assert [tokens[1] for _, tokens, _ in steps if 1 in tokens] == [40, 40, 20], "10 ms, and one more for each token"
 
@@ -319,24 +319,24 @@ def test_with_a_cost_a_batcher_keeps_its_limit(poise: Any, tmp_path: Path) -> No
 class Notes(Chunked):
     """Notes what it is told."""
 
-    told: ClassVar[list[tuple[int, int]]] = []
+    reported: ClassVar[list[tuple[int, int]]] = []
 
     def served(self, request: RequestView, tokens: int, now: int) -> None:
-        self.told.append((request.id, tokens))
+        self.reported.append((request.id, tokens))
 
 
 @pytest.mark.parametrize("crowded", [False, True])
-def test_first_and_last_tokens_are_told_as_simulated(crowded: bool) -> None:
+def test_first_and_last_tokens_are_reported_as_simulated(crowded: bool) -> None:
     world = a_world(4, {"batcher": f"{__name__}:Notes"}, crowded=crowded, caching=False)
-    Notes.told.clear()
+    Notes.reported.clear()
     inside(world)
-    here = sorted(Notes.told)
-    Notes.told.clear()
+    here = sorted(Notes.reported)
+    Notes.reported.clear()
     inside(world, ahead=True)
-    assert here == sorted(Notes.told), "no token is told before it is made"
-    Notes.told.clear()
+    assert here == sorted(Notes.reported), "no token is told before it is made"
+    Notes.reported.clear()
     world.simulated()
-    assert here == sorted(Notes.told) and len(here) == 2 * len(world.asks)
+    assert here == sorted(Notes.reported) and len(here) == 2 * len(world.asks)
 
 
 def test_swapping_is_refused_at_the_start(poise: Any) -> None:
@@ -345,10 +345,10 @@ def test_swapping_is_refused_at_the_start(poise: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cache", "said"), [("oracle_ttl", "needs the future"), (f"{__name__}:Ranks", "ranks what is evicted")]
+    ("cache", "message"), [("oracle_ttl", "needs the future"), (f"{__name__}:Ranks", "ranks what is evicted")]
 )
-def test_a_cache_policy_that_needs_a_simulation_is_refused(poise: Any, cache: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_a_cache_policy_that_needs_a_simulation_is_refused(poise: Any, cache: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         poise.PoiseScheduler(World({"cache": cache}, ()))
 
 

@@ -50,7 +50,7 @@ class World:
     ahead: whether each step is scheduled before the last has ended (asynchronous scheduling).
     """
 
-    told: dict[str, Any] | None
+    chosen: dict[str, Any] | None
     asks: tuple[Ask, ...]
     blocks: int = 200
     budget: int = 128
@@ -65,7 +65,7 @@ class World:
             token_budget=self.budget, max_sequences=self.sequences, block_tokens=BLOCK, prefix_caching=self.caching,
             reserve_prompt=self.reserve,
         )  # fmt: skip
-        named, _ = policies(self.told or {})
+        named, _ = policies(self.chosen or {})
         replica = Replica(engine, LinearCost(step_s=1.0), self.blocks, named, one_step=True)
         ahead = [(ask.at * SECOND, id, ask) for id, ask in enumerate(self.asks)]
         steps: list[Step] = []
@@ -102,7 +102,7 @@ def _request(id: int, ask: Ask) -> RequestView:
     )
 
 
-def a_world(seed: int, told: dict[str, Any] | None, *, crowded: bool = False, **given: Any) -> World:
+def a_world(seed: int, chosen: dict[str, Any] | None, *, crowded: bool = False, **given: Any) -> World:
     """A world drawn by `seed`. crowded: few KV blocks, so that requests are preempted."""
     draw = random.Random(seed)
     asks = []
@@ -115,7 +115,7 @@ def a_world(seed: int, told: dict[str, Any] | None, *, crowded: bool = False, **
     most = max(-(-(ask.prompt + ask.output) // BLOCK) for ask in asks)
     blocks = most + draw.randint(0, 6) if crowded else 200
     budget, sequences = draw.choice((32, 64, 128)), draw.choice((2, 4, 8))
-    return World(told, tuple(asks), blocks, budget, sequences, **given)
+    return World(chosen, tuple(asks), blocks, budget, sequences, **given)
 
 
 def in_order(steps: list[Step]) -> list[Step]:

@@ -54,10 +54,10 @@ def test_vllm_with_nothing_special() -> None:
 
 
 def test_sglang_with_nothing_special() -> None:
-    told = of_sglang(a_pool())
-    share = float(told.pop("mem-fraction-static"))
+    command = of_sglang(a_pool())
+    share = float(command.pop("mem-fraction-static"))
     assert 0.8 < share < 0.9, "activations are no part of it"
-    assert told == {
+    assert command == {
         "model-path": "meta-llama/Llama-3.1-8B",
         "served-model-name": "meta-llama/Llama-3.1-8B",
         "host": "0.0.0.0",
@@ -97,8 +97,8 @@ def test_layouts() -> None:
 
 
 def test_the_budget_of_a_data_rank_holds_its_sequences() -> None:
-    told = of_vllm(a_pool("qwen3-30b-a3b", data=8, expert=8, engine=Engine(token_budget=1001, max_sequences=1001)))
-    assert int(told["max-num-batched-tokens"]) >= int(told["max-num-seqs"]) == 126
+    command = of_vllm(a_pool("qwen3-30b-a3b", data=8, expert=8, engine=Engine(token_budget=1001, max_sequences=1001)))
+    assert int(command["max-num-batched-tokens"]) >= int(command["max-num-seqs"]) == 126
 
 
 def test_several_hosts() -> None:
@@ -107,13 +107,13 @@ def test_several_hosts() -> None:
     assert first.items() >= {"nnodes": "2", "node-rank": "0", "master-addr": "node", "master-port": "8901"}.items()
     assert second["node-rank"] == "1" and "headless" in second and "port" not in second
     ranks = a_pool("deepseek-v3", data=16, expert=16, weights="fp8")
-    told = of_vllm(ranks, spot=SECOND)
-    assert told.items() >= {
+    command = of_vllm(ranks, spot=SECOND)
+    assert command.items() >= {
         "data-parallel-size-local": "8", "data-parallel-start-rank": "8", "data-parallel-address": "node",
     }.items()  # fmt: skip
-    assert "nnodes" not in told
-    told = of_sglang(ranks, spot=SECOND)
-    assert told.items() >= {"nnodes": "2", "node-rank": "1", "dist-init-addr": "node:8901", "tp-size": "16"}.items()
+    assert "nnodes" not in command
+    command = of_sglang(ranks, spot=SECOND)
+    assert command.items() >= {"nnodes": "2", "node-rank": "1", "dist-init-addr": "node:8901", "tp-size": "16"}.items()
 
 
 def test_formats() -> None:
@@ -135,14 +135,14 @@ def test_limits() -> None:
         memory_fraction=0.8,
         kv_blocks=1000,
     )
-    told = of_vllm(a_pool(engine=engine))
-    assert told.items() >= {
+    command = of_vllm(a_pool(engine=engine))
+    assert command.items() >= {
         "block-size": "32", "no-enable-prefix-caching": "", "num-gpu-blocks-override": "1000",
         "gpu-memory-utilization": "0.8", "max-model-len": "32000",
     }.items()  # fmt: skip
     assert of_vllm(a_pool(engine=engine), a_setting(longest=5000))["max-model-len"] == "5000"
-    told = of_sglang(a_pool(engine=engine))
-    assert told.items() >= {
+    command = of_sglang(a_pool(engine=engine))
+    assert command.items() >= {
         "page-size": "32", "disable-radix-cache": "", "max-total-tokens": "32000", "context-length": "32000",
     }.items()  # fmt: skip
     assert "page-size" not in of_sglang(a_pool("deepseek-v2-lite")), "its kernels have pages of their own"
@@ -154,21 +154,21 @@ def test_roles(role: Any) -> None:
     assert transfer["kv_connector"] == "NixlConnector"
     assert transfer["kv_role"] == {"prefill": "kv_producer", "decode": "kv_consumer"}[role]
     assert vllm.variables(a_pool(role=role), HERE)["VLLM_NIXL_SIDE_CHANNEL_HOST"] == "node"
-    told = of_sglang(a_pool(role=role))
-    assert told["disaggregation-mode"] == role
-    assert ("disaggregation-bootstrap-port" in told) == (role == "prefill")
-    assert "enable-mixed-chunk" not in told
+    command = of_sglang(a_pool(role=role))
+    assert command["disaggregation-mode"] == role
+    assert ("disaggregation-bootstrap-port" in command) == (role == "prefill")
+    assert "enable-mixed-chunk" not in command
 
 
 def test_events() -> None:
-    for told in (of_vllm(a_pool(), events=True), of_sglang(a_pool(), events=True)):
-        config = json.loads(told["kv-events-config"])
+    for command in (of_vllm(a_pool(), events=True), of_sglang(a_pool(), events=True)):
+        config = json.loads(command["kv-events-config"])
         assert config["endpoint"] == "tcp://*:8600" and config["replay_endpoint"] == "tcp://*:8700"
     assert of_vllm(a_pool(), events=True)["block-size"] == "16", "which the gateway is told"
 
 
 @pytest.mark.parametrize(
-    ("command", "pool", "said"),
+    ("command", "pool", "message"),
     [
         (of_vllm, a_pool("qwen3-30b-a3b", tensor=4, expert=2), "over all 4 ranks of a group or cuts them all"),
         (of_vllm, a_pool(weights="int4"), "is published in bf16, and the plan has int4 weights; give a checkpoint"),
@@ -180,10 +180,10 @@ def test_events() -> None:
         (of_sglang, a_pool(kv="int8"), "SGLang keeps KV in bf16, fp8 or fp4, and the plan has int8"),
     ],
 )  # fmt: skip
-def test_what_no_flag_says_is_refused(command: Any, pool: Pool, said: str) -> None:
+def test_what_no_flag_says_is_refused(command: Any, pool: Pool, message: str) -> None:
     with pytest.raises(UserError) as error:
         command(pool)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 STAND_IN = r"""#!/bin/sh

@@ -83,7 +83,7 @@ def test_poise_serve_starts_on_it(tmp_path: Path) -> None:
                 await answer.over.wait()
             assert [each["id"] for each in json.loads(answer.body)["data"]] == ["meta-llama/Llama-3.1-8B"]
             gate.process.send_signal(signal.SIGTERM)
-            code, said = await gate.ends()
-            assert code == 0, said
+            code, text = await gate.ends()
+            assert code == 0, text
 
     asyncio.run(main())

@@ -41,13 +41,13 @@ def made(fleet: Fleet, setting: Setting | None = None) -> Objects:
 def devices(each: dict[str, Any]) -> int:
     """Devices of all pods of an object."""
     spec = each["spec"]
-    asked = [
+    counts = [
         int(amount) for pod in pods(each) for amount in pod["containers"][0].get("resources", {})["limits"].values()
     ]
     if each["kind"] == "LeaderWorkerSet":
-        leader, worker = asked
+        leader, worker = counts
         return int(spec["replicas"]) * (leader + worker * (spec["leaderWorkerTemplate"]["size"] - 1))
-    return int(spec["replicas"]) * asked[0]
+    return int(spec["replicas"]) * counts[0]
 
 
 def engines(found: Objects) -> list[dict[str, Any]]:
@@ -121,9 +121,12 @@ def test_replicas_of_several_nodes_are_groups() -> None:
     words = leader["command"]
     assert words[words.index("--data-parallel-address") + 1] == "$(LWS_LEADER_ADDRESS)"
     assert worker["command"][:2] == ["sh", "-c"]
-    told = worker["command"][2].replace("$$", "$")  # as Kubernetes hands it to the shell
-    assert told.endswith("--enable-prefix-caching") and "--data-parallel-start-rank $((8 * LWS_WORKER_INDEX))" in told
-    assert shlex.split(told)[:4] == ["exec", "vllm", "serve", "deepseek-ai/DeepSeek-V3"]
+    command = worker["command"][2].replace("$$", "$")  # as Kubernetes hands it to the shell
+    assert (
+        command.endswith("--enable-prefix-caching")
+        and "--data-parallel-start-rank $((8 * LWS_WORKER_INDEX))" in command
+    )
+    assert shlex.split(command)[:4] == ["exec", "vllm", "serve", "deepseek-ai/DeepSeek-V3"]
     assert "readinessProbe" in leader and "readinessProbe" not in worker
     service = found["Service", "poise-h100-sxm-80gb-http"]["spec"]["selector"]
     assert service.items() <= group["leaderTemplate"]["metadata"]["labels"].items()
@@ -160,7 +163,7 @@ def test_other_devices_and_engines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fleet", "given", "said"),
+    ("fleet", "given", "message"),
     [
         (Fleet((a_pool(engine=Engine("TensorRT-LLM")),)), {}, "and the plan is of tensorrt-llm; give engine"),
         (SPLIT, {"engine": "sglang"}, "pairs prefill and decode engines of vLLM only"),
@@ -171,10 +174,10 @@ def test_other_devices_and_engines() -> None:
         (EQUAL, {"images": {"NVIDIA": "an image"}}, "containers[0].image: 'an image' does not match"),
     ],
 )
-def test_what_cannot_be_is_named(fleet: Fleet, given: dict[str, Any], said: str) -> None:
+def test_what_cannot_be_is_named(fleet: Fleet, given: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as error:
         kubernetes(fleet, a_setting(**given))
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 SPEC = "spec.template.spec"
@@ -188,7 +191,7 @@ def documents() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "path", "value", "said"),
+    ("kind", "path", "value", "expected"),
     [
         ("Deployment", "spec.replica", 2, "spec.replica: is not a field"),
         ("Deployment", "spec.replicas", "3", "spec.replicas: '3' is not an integer"),
@@ -226,7 +229,7 @@ def documents() -> list[dict[str, Any]]:
     ],
 )
 def test_broken_manifests_are_refused(
-    documents: list[dict[str, Any]], kind: str, path: str, value: Any, said: str
+    documents: list[dict[str, Any]], kind: str, path: str, value: Any, expected: str
 ) -> None:
     """Each by its document and field; None takes the field away."""
     broken = deepcopy(next(each for each in documents if each["kind"] == kind))
@@ -239,12 +242,12 @@ def test_broken_manifests_are_refused(
     else:
         place[int(last) if last.isdigit() else last] = value
     found = list(faults([broken]))
-    assert len(found) == 1 and said in found[0]
+    assert len(found) == 1 and expected in found[0]
     assert kind in found[0] and (found[0].startswith("document 1 ") or broken["metadata"]["name"] in found[0])
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a: [", "manifests are no YAML"),
         ("- 1", "document 1: is not a mapping"),
@@ -253,10 +256,10 @@ def test_broken_manifests_are_refused(
         ("apiVersion: v1\nkind: Service\nmetadata: {name: a}\n", "document 1 (Service).spec: is missing"),
     ],
 )
-def test_what_is_no_manifest_is_refused(text: str, said: str) -> None:
+def test_what_is_no_manifest_is_refused(text: str, message: str) -> None:
     with pytest.raises(UserError) as error:
         check(text)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_an_object_that_is_there_twice() -> None:

@@ -81,7 +81,7 @@ def test_one_host_is_this_one_and_several_have_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"hosts": ("a",)}, "hosts names 1, and the plan fills 2: 2 with H100-SXM-80GB; name as many"),
         ({"hosts": ("a", "a")}, "hosts names one twice"),
@@ -90,10 +90,10 @@ def test_one_host_is_this_one_and_several_have_names() -> None:
         ({"port": 7500}, "the gateway's 8000 lies in its range"),
     ],
 )
-def test_a_mistake_is_named(given: dict[str, object], said: str) -> None:
+def test_a_mistake_is_named(given: dict[str, object], message: str) -> None:
     with pytest.raises(UserError) as error:
         places(Fleet((a_pool(replicas=9),)), a_setting(**given))
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_data_rank_stays_on_a_host() -> None:

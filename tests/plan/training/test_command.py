@@ -12,7 +12,7 @@ import pytest
 from poise.cli import main
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+def planned(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     assert main(["train", *words, "--json", "-"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
@@ -22,19 +22,19 @@ SIZE = ("--ranks", "8", "--microbatches", "32")
 
 
 def test_figures_are_in_units_of_the_largest_forward(capsys: pytest.CaptureFixture[str]) -> None:
-    one = told(capsys, "schedule", "zb_v", *SIZE)
+    one = planned(capsys, "schedule", "zb_v", *SIZE)
     assert (one["makespan"], one["bubble_global"], one["bubble_span"]) == (99.5, 3.5, 0)
     assert one["bubble_global_fraction"] == 3.5 / 99.5 and one["bubble_span_fraction"] == 0
     assert one["peak_memory"] == [8] * 8 and one["made_s"] > 0 and one["checked_s"] > 0
-    scaled = told(capsys, "schedule", "zb_v", *SIZE, "--f", "2.5", "--b", "2.5", "--w", "2.5")
+    scaled = planned(capsys, "schedule", "zb_v", *SIZE, "--f", "2.5", "--b", "2.5", "--w", "2.5")
     assert {**scaled, "made_s": 0, "checked_s": 0} == {**one, "made_s": 0, "checked_s": 0}
-    uneven = told(capsys, "schedule", "gpipe", "--ranks", "2", "--microbatches", "3", "--f", "1,4", "--comm", "8")
+    uneven = planned(capsys, "schedule", "gpipe", "--ranks", "2", "--microbatches", "3", "--f", "1,4", "--comm", "8")
     assert uneven["makespan"] == (1 + 8 + 3 * 4 + 3 * 2 + 8 + 2) / 4
 
 
 def test_chunks_and_a_memory_limit(capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(capsys, "schedule", "interleaved", *SIZE, "--chunks", "4")["makespan"] == 101.25
-    assert told(capsys, "schedule", "v_half", *SIZE, "--memory-limit", "5")["bubble_span"] == 8.5
+    assert planned(capsys, "schedule", "interleaved", *SIZE, "--chunks", "4")["makespan"] == 101.25
+    assert planned(capsys, "schedule", "v_half", *SIZE, "--memory-limit", "5")["bubble_span"] == 8.5
     assert main(["train", "schedule", "v_half", *SIZE, "--memory-limit", "4"]) == 2
     assert "takes rank 0 to 4.5 full-stage activations of 4; the schedule needs 5" in capsys.readouterr().err
 
@@ -47,7 +47,7 @@ def test_written_files_are_proven(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert json.loads(trace.read_text())["traceEvents"]
         assert main(["train", "check", str(file)]) == 0
         assert "proven. 16 stages on 8 ranks, 32 microbatches" in capsys.readouterr().out
-    assert told(capsys, "check", str(file))["communications"] is True
+    assert planned(capsys, "check", str(file))["communications"] is True
     lines = file.read_text().replace("3F7,", "", 1)
     file.write_text(lines)
     assert main(["train", "check", str(file)]) == 2
@@ -80,15 +80,15 @@ def test_what_pytorch_cannot_run_is_saved_and_proven(
 
 
 def test_copies_take_half_of_the_work_unless_given(capsys: pytest.CaptureFixture[str]) -> None:
-    one = told(capsys, "schedule", "po_f", *SIZE, "--f", "2", "--b", "2,2,2,2,2,2,2,4", "--w", "2")
+    one = planned(capsys, "schedule", "po_f", *SIZE, "--f", "2", "--b", "2,2,2,2,2,2,2,4", "--w", "2")
     words = ("--f", "2", "--b", "2,2,2,2,2,2,2,4", "--w", "2", "--offload", "3,3,3,3,3,3,3,4")
-    other = told(capsys, "schedule", "po_f", *SIZE, *words)
+    other = planned(capsys, "schedule", "po_f", *SIZE, *words)
     assert {**one, "made_s": 0, "checked_s": 0} == {**other, "made_s": 0, "checked_s": 0}
     assert one["training"] == "exact" and one["weights"] == 1
 
 
 def test_all_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
-    found = told(capsys, "schedules", "--ranks", "4", "--microbatches", "9", "--chunks", "4")
+    found = planned(capsys, "schedules", "--ranks", "4", "--microbatches", "9", "--chunks", "4")
     names = [each["name"] for each in found["schedules"]]
     assert {"gpipe", "zb_v", "interleaved"} <= set(names)
     kinds = {each["name"]: (each["training"], each["weights"]) for each in found["schedules"]}
@@ -101,7 +101,7 @@ def test_all_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["schedule", "zbv", *SIZE], "did you mean zb_v"),
         (["schedule", "gpipe", *SIZE, "--f", "1,2"], "f: 2 values for 8 stages; give one, 8"),
@@ -122,11 +122,11 @@ def test_all_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_mistakes_say_what_would_do(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: list[str], expected: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["train", *words]) == 2
-    assert said in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
@@ -156,27 +156,27 @@ def test_a_schedule_of_the_user_s_own(
         "def fails(stages, microbatches): return 1 // 0\n"
     )
     size = ("--ranks", "4", "--microbatches", "8")
-    assert told(capsys, "schedule", "own_one:same", *size)["makespan"] == 33
-    for name, said in {
+    assert planned(capsys, "schedule", "own_one:same", *size)["makespan"] == 33
+    for name, expected in {
         "own_one:none": "returns int; a schedule's function returns a Schedule",
         "own_one:fails": "fails (ZeroDivisionError",
         "own_one:other": "module own_one has no function 'other'",
         "own_two:same": "cannot import 'own_two' (ModuleNotFoundError",
     }.items():
         assert main(["train", "schedule", name, *size]) == 2
-        assert said in capsys.readouterr().err
+        assert expected in capsys.readouterr().err
 
 
 def test_our_own_scheduler_tells_how_good_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("schedule", "poise", "--ranks", "4", "--microbatches", "8", "--chunks", "2", "--memory-limit", "3,3,3,3")
-    found = told(capsys, *words)
+    found = planned(capsys, *words)
     assert found["makespan"] == 26.5 and found["peak_memory"] == [3] * 4
     assert found["certificate"] == {
         "by": "makespan", "value": 26.5, "bound": 26.5, "gap": 0, "optimal": True, "proof": "bound",
     }  # fmt: skip
     assert main(["train", *words]) == 0
     assert "proven: no schedule of its placement has a smaller makespan (by bound)" in capsys.readouterr().out
-    assert told(capsys, "schedule", "v_auto", *SIZE, "--by", "span")["bubble_span"] == 0
+    assert planned(capsys, "schedule", "v_auto", *SIZE, "--by", "span")["bubble_span"] == 0
     assert main(["train", "schedule", "zb_v", *SIZE, "--by", "span"]) == 2
     assert "zb_v: unknown parameter 'by'" in capsys.readouterr().err
     assert main(["train", "schedule", "poise", *SIZE, "--memory-limit", "3,3"]) == 2

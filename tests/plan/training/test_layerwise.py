@@ -42,11 +42,11 @@ def test_every_layer_keeps_stages_and_microbatches(pipeline: int) -> None:
     for each in found.each:
         assert each.pipeline == pipeline and each.tensor * each.data * pipeline == 8
         assert each.microbatches(job) == found.base.microbatches(job)
-    told = json.loads(galvatron(job, found.base, found.each)["galvatron.json"])
-    assert [int(one) for one in told["tp_sizes_enc"].split(",")] == [each.tensor for each in found.each]
-    assert told["dp_types_enc"].split(",") == ["1" if each.zero == 3 else "0" for each in found.each]
-    assert told["checkpoint"].split(",") == ["1" if each.recompute == "full" else "0" for each in found.each]
-    assert told["pp_deg"] == pipeline
+    result = json.loads(galvatron(job, found.base, found.each)["galvatron.json"])
+    assert [int(one) for one in result["tp_sizes_enc"].split(",")] == [each.tensor for each in found.each]
+    assert result["dp_types_enc"].split(",") == ["1" if each.zero == 3 else "0" for each in found.each]
+    assert result["checkpoint"].split(",") == ["1" if each.recompute == "full" else "0" for each in found.each]
+    assert result["pp_deg"] == pipeline
 
 
 def test_the_command_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,11 +54,11 @@ def test_the_command_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str
     words += ["--pipeline", "1", "--layerwise", "--json", str(tmp_path / "told.json"), "--out", str(tmp_path / "plan")]
     assert main(words) == 0
     assert "A strategy for each layer (Galvatron), pp 1" in capsys.readouterr().out
-    told = json.loads((tmp_path / "told.json").read_text())["layerwise"]
+    result = json.loads((tmp_path / "told.json").read_text())["layerwise"]
     written = json.loads((tmp_path / "plan" / "galvatron.json").read_text())
-    assert written["tp_sizes_enc"] == ",".join(str(each["tensor"]) for each in told["each"])
+    assert written["tp_sizes_enc"] == ",".join(str(each["tensor"]) for each in result["each"])
 
 
-def test_what_does_not_fit_is_said() -> None:
+def test_what_does_not_fit_is_reported() -> None:
     with pytest.raises(ScenarioError, match="layouts fits"):
         layerwise(Job(shape(96, 12288, 96), device("L4"), 2, 2048, 8), SPACE)

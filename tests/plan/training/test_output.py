@@ -18,10 +18,10 @@ WORDS = ("train", "plan", "facebook/opt-13b", "--devices", "H100", "--gpus", "8"
 def test_all_files_are_of_one_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "plan"
     assert main([*WORDS, "--pipeline", "4", "--schedules", "one_f_one_b", "--zero", "1", "--out", str(folder)]) == 0
-    said = capsys.readouterr().out
-    told = json.loads((folder / "plan.json").read_text())
-    best = told["best"][0]["layout"]
-    assert told["answer"] == said.splitlines()[0] and told["answer"].startswith("Take ")
+    printed = capsys.readouterr().out
+    result = json.loads((folder / "plan.json").read_text())
+    best = result["best"][0]["layout"]
+    assert result["answer"] == printed.splitlines()[0] and result["answer"].startswith("Take ")
     rows = (line[2:].partition(" ") for line in (folder / "megatron.args").read_text().splitlines())
     flags = {name: value for name, _, value in rows}
     assert int(flags["pipeline-model-parallel-size"]) == best["pipeline"] == 4
@@ -29,10 +29,10 @@ def test_all_files_are_of_one_answer(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert int(flags["micro-batch-size"]) == best["micro_batch"]
     page = (folder / "plan.html").read_text()
     assert "<figcaption>one_f_one_b</figcaption>" in page and "<figcaption>poise</figcaption>" in page
-    assert f"<dd>{told['best'][0]['step_s']:.3f} s</dd>" in page
+    assert f"<dd>{result['best'][0]['step_s']:.3f} s</dd>" in page
     assert "`" not in " ".join(read(page).text), "what is code is marked as such"
-    assert f"Written to {folder}: plan.html, plan.json" in said and "- not for torchtitan" in said
-    assert "By the rules of *Efficient Parallelization Layouts*: " in said
+    assert f"Written to {folder}: plan.html, plan.json" in printed and "- not for torchtitan" in printed
+    assert "By the rules of *Efficient Parallelization Layouts*: " in printed
     schedule = read_file(folder / "schedule.json")
     assert (len(schedule.ranks), schedule.microbatches) == (4, 32 // (best["data"] * best["micro_batch"]))
     assert check(schedule) and f"{schedule.name}, is written as schedule.json" in page

@@ -48,9 +48,9 @@ def test_costs_of_a_step_repeat_it(tmp_path: Path, capsys: pytest.CaptureFixture
     assert (kept["f"], kept["b"], kept["w"]) == ([3, 2, 2, 4], [2, 2, 3, 4], [1, 2, 2, 1])
     words = ["train", "schedule", "one_f_one_b", "--ranks", "2", "--microbatches", "4", "--costs", str(out)]
     assert main([*words, "--json", "-"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    printed = json.loads(capsys.readouterr().out)
     expected = time(make("one_f_one_b", 2, 4), Costs.of(f=[5, 6], b=[4, 7], w=[3, 3]))
-    assert told["makespan"] == pytest.approx(float(expected.makespan / expected.largest_f))
+    assert printed["makespan"] == pytest.approx(float(expected.makespan / expected.largest_f))
     assert main([*words, "--f", "2"]) == 2
     assert "holds all times" in capsys.readouterr().err
 
@@ -59,9 +59,9 @@ def test_run_and_simulation_in_one_picture(tmp_path: Path, capsys: pytest.Captur
     step, page = tmp_path / "step.json", tmp_path / "page.html"
     makespan = recorded(step)
     assert main(["train", "compare", str(step), "--beside", "gpipe", "--page", str(page), "--json", "-"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["measured_ms"] == told["simulated_ms"] == float(makespan) and told["error"] == 0
-    assert told["others"]["gpipe"] > told["measured_ms"]
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["measured_ms"] == printed["simulated_ms"] == float(makespan) and printed["error"] == 0
+    assert printed["others"]["gpipe"] > printed["measured_ms"]
     drawn = page.read_text()
     assert all(f"<figcaption>{name}</figcaption>" in drawn for name in ("zb_v, as run", "zb_v, simulated", "gpipe"))
 

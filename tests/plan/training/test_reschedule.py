@@ -51,6 +51,6 @@ def test_the_command_puts_that_layout_first(tmp_path: Path, capsys: pytest.Captu
     words = ["train", "plan", "facebook/opt-13b", "--devices", "A100", "--gpus", "16", "--batch", "32", "--seq", "2048"]
     words += ["--pipeline", "4", "--tensor", "4", "--zero", "1", "--recompute", "none", "--reschedule"]
     assert main([*words, "--json", str(tmp_path / "told.json")]) == 0
-    told = json.loads((tmp_path / "told.json").read_text())
-    assert told["rescheduled"][0]["layout"] == told["best"][0]["layout"]
+    result = json.loads((tmp_path / "told.json").read_text())
+    assert result["rescheduled"][0]["layout"] == result["best"][0]["layout"]
     assert "With the fastest schedule that fits" in capsys.readouterr().out

@@ -130,9 +130,9 @@ def test_divisors() -> None:
 def test_plan_as_typed(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["train", "plan", "llama-3-8b", "--devices", "H100", "--gpus", "8", "--batch", "32", "--seq", "4096"]
     assert main([*words, "--json", "-"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["considered"] >= told["fitting"] > 0
-    best = told["best"][0]
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["considered"] >= printed["fitting"] > 0
+    best = printed["best"][0]
     assert sum(best["memory_by_class"].values()) == pytest.approx(best["memory_bytes"])
     assert main([*words, "--tensor", "2,4"]) == 0
     out = capsys.readouterr().out

@@ -24,13 +24,13 @@ def test_no_message_crosses_the_slow_links(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "links.csv").write_text("\n".join([",".join(names), *rows]))
     words = [*WORDS, "--bandwidths", str(tmp_path / "links.csv"), "--out", str(tmp_path / "plan")]
     assert main([*words, "--json", "-"]) == 0
-    told = json.loads(capsys.readouterr().out)["servers"]
-    assert "".join(told["servers"]) in ("cadb", "bdac") and told["seconds"] < told["given_s"]
-    assert (tmp_path / "plan" / "hosts").read_text().split() == told["servers"]
+    printed = json.loads(capsys.readouterr().out)["servers"]
+    assert "".join(printed["servers"]) in ("cadb", "bdac") and printed["seconds"] < printed["given_s"]
+    assert (tmp_path / "plan" / "hosts").read_text().split() == printed["servers"]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("0,1\n1,x\n", "row 2: 'x' is not a number"),
         ("0,1\n1\n", "row 2: 1 values for 2 servers"),
@@ -39,11 +39,11 @@ def test_no_message_crosses_the_slow_links(tmp_path: Path, capsys: pytest.Captur
     ],
 )
 def test_what_is_no_file_of_bandwidths(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, expected: str
 ) -> None:
     (tmp_path / "links.csv").write_text(text)
     assert main([*WORDS, "--bandwidths", str(tmp_path / "links.csv")]) == 2
-    assert said in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 def test_a_layout_that_does_not_fill_servers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

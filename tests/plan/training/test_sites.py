@@ -22,10 +22,13 @@ def test_two_clusters_are_faster_than_one_and_the_faster_one_has_more_layers(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main([*WORDS, "--also", "A100:16@200", "--between", "10", "--json", "-"]) == 0
-    told = json.loads(capsys.readouterr().out)["clusters"]
-    layers = told["found"]["layers"]
+    printed = json.loads(capsys.readouterr().out)["clusters"]
+    layers = printed["found"]["layers"]
     assert sum(layers) == 40 and layers[0] > layers[1]
-    assert told["found"]["pipelined_s"] < told["alone_s"] and told["found"]["pipelined_s"] < told["found"]["flat_s"]
+    assert (
+        printed["found"]["pipelined_s"] < printed["alone_s"]
+        and printed["found"]["pipelined_s"] < printed["found"]["flat_s"]
+    )
 
 
 def test_equal_clusters_share_layers_and_a_thin_link_costs_time() -> None:
@@ -38,13 +41,13 @@ def test_equal_clusters_share_layers_and_a_thin_link_costs_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["--also", "A100"], "'A100': give a device, how many, and Gbit/s of each"),
         (["--also", "A100:16@200"], "--between 0: give the Gbit/s"),
         (["--also", "A100:8@200", "--between", "10"], "unlike numbers of devices"),
     ],
 )
-def test_what_cannot_be_joined(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_joined(words: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*WORDS, *words]) == 2
-    assert said in capsys.readouterr().err
+    assert expected in capsys.readouterr().err

@@ -100,7 +100,7 @@ def test_old_news_is_neither_full_nor_empty(measured_at: int) -> None:
         assert Saturation(in_flight=256).fullness(0, cluster) == 0.25
 
 
-def test_who_is_held_by_a_measurement_is_asked_again_when_it_is_too_old() -> None:
+def test_a_request_held_by_a_measurement_is_decided_again_when_it_is_too_old() -> None:
     control = gate(Saturation(), spec=ReplicaSpec(blocks=10))
     control.handle(Measured(2, 1, 0, {"waiting": 9, "free_blocks": 10}))
     (wake,) = control.handle(Arrived(3, a_request(id=0, arrived_at=3)))
@@ -149,7 +149,7 @@ def test_a_deadline_that_no_replica_could_meet_names_no_time_to_come_back() -> N
     assert isinstance(answer, Reject) and not answer.retry_after
 
 
-def test_an_unknown_rate_turns_nobody_away() -> None:
+def test_an_unknown_rate_turns_no_request_away() -> None:
     unknown = a_replica(prefill_rate=0.0, queued_tokens=10**9)
     assert EarlyReject().enter(a_request(), a_cluster(unknown)) is None
     assert EarlyReject().admit(a_request(), (0,), a_cluster(unknown, now=10**15)) == (0,)
@@ -216,7 +216,7 @@ def test_requests_at_once_are_those_held_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters", "said"),
+    ("name", "parameters", "message"),
     [
         ("ceiling", {"requests": -1}, "must not be negative"),
         ("saturation", {"queue_depth": 0.0}, "above 0"),
@@ -227,8 +227,8 @@ def test_requests_at_once_are_those_held_too() -> None:
         ("tenant_limits", {"tenants": {"a": {}}}, "tenants: {'a': {}} is no mapping by number"),
     ],
 )
-def test_parameters_that_make_no_sense(name: str, parameters: dict[str, Any], said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_parameters_that_make_no_sense(name: str, parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         build("admission", name, parameters)
 
 
@@ -239,7 +239,7 @@ def test_parameters_that_make_no_sense(name: str, parameters: dict[str, Any], sa
 @pytest.mark.parametrize(
     "policy", [Ceiling(1), Ceiling(0, tokens=150), Saturation(1.0, 0.5, 10.0, 1), Saturation(scope="replica")]
 )
-def test_nobody_is_held_for_ever_by_old_news(policy: Any, period_s: float) -> None:
+def test_no_request_is_held_for_ever_by_old_news(policy: Any, period_s: float) -> None:
     """What is in flight does not count, so the last ones wait for a report made when nothing runs any more."""
     workload = poisson(3.0, requests=12, prompt_tokens=100, output_tokens=20, seed=3)
     cluster = Cluster((Pool(MODEL, DEVICE, replicas=2, engine=Engine(kv_blocks=100)),))

@@ -68,13 +68,13 @@ def test_cached_tokens_are_not_computed_again() -> None:
     assert Chunked().batch(lane).entries == (Entry(2, 36),)
 
 
-def test_a_step_that_had_to_preempt_admits_nobody() -> None:
+def test_a_step_that_had_to_preempt_admits_no_request() -> None:
     lane = a_lane(waiting=prompts(16), decoding=decoding(1))
     lane.preempted = True
     assert Chunked().batch(lane) == Batch((), ALL, ONE_STEP)
 
 
-def test_a_decode_lane_admits_nobody() -> None:
+def test_a_decode_lane_admits_no_prompt() -> None:
     engine = Engine(lanes=(Lane("d", False, True, 0.5), Lane("p", True, False, 0.5)))
     lane = a_lane(waiting=prompts(16), decoding=decoding(1), engine=engine)
     assert (lane.spec.name, Chunked().batch(lane)) == ("d", Batch((), ALL, UNTIL_CHANGE))

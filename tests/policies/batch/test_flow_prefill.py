@@ -40,7 +40,7 @@ def test_what_cannot_be_in_time_any_more_waits_behind_the_others() -> None:
     assert seeds(FlowPrefill(), (4000, 3.0), (1000, 9.0)) == [1, 0], "both are done before 9 s"
 
 
-def test_nobody_joins_who_would_make_a_member_late() -> None:
+def test_no_request_joins_that_would_make_a_member_late() -> None:
     assert seeds(FlowPrefill(), (1000, 1.5), (400, 3.0), (400, 4.0)) == [0, 1]
 
 

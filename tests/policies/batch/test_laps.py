@@ -49,7 +49,7 @@ def test_the_classes_take_turns() -> None:
     assert [entry.request for entry in at(batcher, 0.0, 500, 50, 600, 60).entries] == [1, 3]
 
 
-def test_a_step_that_admits_nobody_leaves_the_turn() -> None:
+def test_a_step_that_admits_no_request_leaves_the_turn() -> None:
     """Else what is held would compose otherwise at each step: with a turn for the short, then one for the long."""
     full = a_lane(waiting=prompts(50, 500), decoding=decoding(2), blocks=5, cost=COST)
     batcher = Laps(depth=1)

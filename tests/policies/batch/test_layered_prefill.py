@@ -26,7 +26,7 @@ def test_a_cohort_passes_a_group_in_each_step_beside_all_decodes() -> None:
     assert batcher.batch(lane) == Batch((Entry(0, 1000, 0, 12), Entry(1, 1000, 0, 12)), ALL)
 
 
-def test_nobody_joins_before_the_last_group() -> None:
+def test_no_request_joins_before_the_last_group() -> None:
     engine = Engine(token_budget=8192)
     lane = a_lane(
         waiting=prompts(9), prefilling=[(each, 0) for each in prompts(2000, first=7)], layers=10, engine=engine

@@ -42,7 +42,7 @@ def client(number: int, prompt: int, output: int, at: float = 0.0) -> Client:
 
 
 def when(log: Log, what: str) -> dict[int, float]:
-    return {request: at / SECOND for at, said, request in log if said == what}
+    return {request: at / SECOND for at, expected, request in log if expected == what}
 
 
 def test_prompts_come_alone_and_go_on_past_decodes() -> None:

@@ -21,7 +21,7 @@ def test_a_batch_starts_with_whoever_waits() -> None:
     assert StaticBatch(2).batch(a_lane(waiting=prompts(5, 6, 7))) == Batch((Entry(0, 5), Entry(1, 6)), NONE)
 
 
-def test_nobody_joins_while_it_runs() -> None:
+def test_no_request_joins_while_it_runs() -> None:
     assert StaticBatch().batch(a_lane(waiting=prompts(5), decoding=decoding(1))) == Batch((), ALL, UNTIL_CHANGE)
 
 

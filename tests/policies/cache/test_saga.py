@@ -26,11 +26,11 @@ def turn(cache: Saga | Belady, session: int, tool: int, ids: tuple[int, ...] = (
 
 
 def test_the_95th_percentile_is_that_of_the_durations() -> None:
-    told = LogNormal()
+    lengths = LogNormal()
     some = np.random.default_rng(1).lognormal(1.0, 0.5, 20_000)
     for each in some:
-        told.add(float(each), 0.001)
-    assert told.p95 == pytest.approx(float(np.quantile(some, 0.95)), rel=0.1)
+        lengths.add(float(each), 0.001)
+    assert lengths.p95 == pytest.approx(float(np.quantile(some, 0.95)), rel=0.1)
     one = LogNormal()
     one.add(exp(2.0), 0.1)
     assert one.p95 == pytest.approx(exp(2.0)), "one duration has no spread"

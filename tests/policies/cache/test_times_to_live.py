@@ -79,7 +79,7 @@ def test_turns_that_foretell_nothing_have_an_eta_of_about_0() -> None:
     assert turns.eta < 0.05
 
 
-def test_tools_are_told_apart_and_sessions_that_never_come_back_are_forgotten() -> None:
+def test_tools_are_distinguished_and_sessions_that_never_come_back_are_forgotten() -> None:
     tools = Tools()
     for session in range(LEFT + 5):
         tools.leave(session, session % 2, 0)

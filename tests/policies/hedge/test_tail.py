@@ -46,7 +46,7 @@ def test_it_waits_for_the_quantile_of_its_class() -> None:
     assert tail.wait(sent(tail, model=1), 0, view) == 0, "nor of another model"
 
 
-def test_it_waits_for_nobody_before_enough_are_known() -> None:
+def test_it_waits_for_none_before_enough_are_known() -> None:
     tail = taught(*[5] * 19, least=20)
     assert tail.wait(sent(tail), 0, a_view((0, 0))) == 0
     tail.observe(FirstToken(5, 1, 0))

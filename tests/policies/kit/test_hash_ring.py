@@ -81,7 +81,7 @@ def test_the_other_choice_is_the_next_clockwise() -> None:
 
 
 @given(ables, keys, st.lists(st.integers(0, 20), min_size=10, max_size=10), st.sampled_from((1.0, 1.1, 1.25, 2.0)))
-def test_nobody_is_chosen_who_is_full(able: tuple[int, ...], key: int, loads: list[int], factor: float) -> None:
+def test_no_full_replica_is_chosen(able: tuple[int, ...], key: int, loads: list[int], factor: float) -> None:
     ring = HashRing(2, 5)
     total = sum(loads[replica] for replica in able)
     full = {replica for replica in able if loads[replica] * len(able) >= factor * (total + 1)}

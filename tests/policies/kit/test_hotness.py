@@ -77,7 +77,7 @@ def test_a_key_grows_with_its_share_and_shrinks_again() -> None:
     assert key(1, 1, 9, 9) == 11  # 1 of 8
 
 
-def test_the_shortest_key_covers_the_tokens_asked_for() -> None:
+def test_the_shortest_key_covers_the_requested_tokens() -> None:
     hotness = Hotness(window=100, tokens=1024)
     assert hotness.key((1, 2, 3), (512, 1024, 1536), 8) == 2
     assert hotness.key((4, 5), (2000, 2100), 8) == 4

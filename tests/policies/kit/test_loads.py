@@ -29,7 +29,7 @@ def test_where_none_is_known_all_are_alike_and_above_0() -> None:
     ("name", "parameters"),
     [("min_ttft", {"reject": True, "ttft_s": 0.001}), ("pull", {"ttft_s": 0.001}), ("dualmap", {"ttft_s": 0.001})],
 )
-def test_nobody_is_turned_away_for_want_of_a_rate(name: str, parameters: dict[str, object]) -> None:
+def test_no_request_is_turned_away_for_want_of_a_rate(name: str, parameters: dict[str, object]) -> None:
     """And the one with less to do is still told from the other."""
     busy = a_replica(prefill_rate=0.0, queued_tokens=90_000)
     cluster = a_cluster(busy, a_replica(prefill_rate=0.0))

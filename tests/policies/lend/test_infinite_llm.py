@@ -41,12 +41,12 @@ def cluster(*replicas: ReplicaColumns, **more: Any) -> ClusterColumns:
     return a_cluster(*replicas, needs=LENDER.needs, now=10 * SECOND, **more)
 
 
-def asked(*replicas: ReplicaColumns, **more: Any) -> list[Lend]:
+def lends(*replicas: ReplicaColumns, **more: Any) -> list[Lend]:
     return list(copy.deepcopy(LENDER).lend(cluster(*replicas, **more)))
 
 
 def test_a_request_that_does_not_fit_is_helped_by_the_emptiest() -> None:
-    first, *_ = loans = asked(blocked(), idle(700), idle(900))
+    first, *_ = loans = lends(blocked(), idle(700), idle(900))
     assert (first.debtor, first.creditor) == (0, 2)
     assert sum(loan.blocks for loan in loans) >= -(-(12_000 + 300) // 16) - 300  # what the head lacks
 
@@ -65,21 +65,21 @@ def test_a_request_that_does_not_fit_is_helped_by_the_emptiest() -> None:
     ids=["fits", "nobody waits", "nearly full", "has a queue", "takes nothing", "another size", "another role"],
 )
 def test_no_loan(debtor: ReplicaColumns, other: ReplicaColumns) -> None:
-    assert asked(debtor, other) == []
+    assert lends(debtor, other) == []
 
 
 def test_what_is_not_used_goes_back_but_for_what_requests_may_still_take() -> None:
     """Of 600 free blocks 50 are kept, and 19 for each of 8 that run."""
-    assert asked(blocked(waiting=0, free=600), idle(), loans={(0, 1): 500}) == [Lend(0, 1, -398)]
-    assert asked(blocked(waiting=0, free=600), idle(), loans={(0, 1): 100}) == [Lend(0, 1, -100)]
-    assert asked(blocked(waiting=0, free=150), idle(), loans={(0, 1): 500}) == []
+    assert lends(blocked(waiting=0, free=600), idle(), loans={(0, 1): 500}) == [Lend(0, 1, -398)]
+    assert lends(blocked(waiting=0, free=600), idle(), loans={(0, 1): 100}) == [Lend(0, 1, -100)]
+    assert lends(blocked(waiting=0, free=150), idle(), loans={(0, 1): 500}) == []
 
 
 def test_a_creditor_where_requests_wait_calls_everything_back() -> None:
-    assert asked(idle(free=10), blocked(), loans={(0, 1): 500})[0] == Lend(0, 1, -500)
+    assert lends(idle(free=10), blocked(), loans={(0, 1): 500})[0] == Lend(0, 1, -500)
 
 
-def test_a_loan_on_its_way_is_not_asked_for_again() -> None:
+def test_a_loan_on_its_way_is_not_requested_again() -> None:
     lender = copy.deepcopy(LENDER)
     view = cluster(blocked(measured_at=10 * SECOND), idle(measured_at=10 * SECOND), kv_rate=4000.0)
     assert lender.lend(view)

@@ -73,7 +73,7 @@ def test_the_shortest_prediction_first_and_the_longest_waiting_in_the_end() -> N
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 1000)), min_size=1, max_size=20), st.sampled_from([0.001, 0.1])
 )
-def test_nobody_is_overtaken_by_whom_the_bound_forbids(crowd: list[tuple[int, int]], token_s: float) -> None:
+def test_no_request_is_overtaken_by_one_that_the_bound_forbids(crowd: list[tuple[int, int]], token_s: float) -> None:
     """Who goes before a request arrived at most `token_s` for each of its tokens after it."""
     requests = [
         a_request(id=number, arrived_at=at * SECOND, predicted_tokens=work)

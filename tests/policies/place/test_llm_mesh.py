@@ -42,13 +42,13 @@ def demand(rates: tuple[float, ...]) -> Demand:
 @st.composite
 def cases(draw: st.DrawFn, most: int, kinds: int) -> tuple[Demand, tuple[Unit, ...], LlmMesh]:
     models = draw(st.integers(1, most))
-    asked = demand(tuple(draw(RATES) for _ in range(models)))
+    load = demand(tuple(draw(RATES) for _ in range(models)))
     units = []
     for index in range(draw(st.integers(1, kinds))):
         able = tuple(index == 0 or draw(st.booleans()) for _ in range(models))
         tenancies = tuple(draw(TENANCIES) for _ in range(models))
         units.append(unit(f"kind {index}", draw(st.sampled_from([0.7, 3.67])), tenancies, able))
-    return asked, tuple(units), LlmMesh(draw(st.sampled_from([0.0, 0.2])), draw(st.sampled_from([0.7, 0.9])))
+    return load, tuple(units), LlmMesh(draw(st.sampled_from([0.0, 0.2])), draw(st.sampled_from([0.7, 0.9])))
 
 
 def most_alone(policy: LlmMesh, kind: Unit, bucket: int) -> float:
@@ -58,9 +58,9 @@ def most_alone(policy: LlmMesh, kind: Unit, bucket: int) -> float:
     return min(by_time, (policy.watermark - own.memory) / own.memory_rate) if kind.rates[bucket] else 0.0
 
 
-def check(asked: Demand, units: tuple[Unit, ...], policy: LlmMesh, found: Placement) -> None:
+def check(load: Demand, units: tuple[Unit, ...], policy: LlmMesh, found: Placement) -> None:
     """Every request goes somewhere, no device has more than its time and its memory, and the sums are right."""
-    for index, bucket in enumerate(asked.buckets):
+    for index, bucket in enumerate(load.buckets):
         assert isclose(sum(share.rate for share in found.shares if share.bucket == index), bucket.rate, abs_tol=1e-9)
     for index, kind in enumerate(units):
         mine = [share for share in found.shares if share.unit == index]
@@ -78,23 +78,23 @@ def check(asked: Demand, units: tuple[Unit, ...], policy: LlmMesh, found: Placem
 @given(cases(6, 3))
 @settings(max_examples=200, deadline=None)
 def test_no_device_has_more_than_it_holds(case: tuple[Demand, tuple[Unit, ...], LlmMesh]) -> None:
-    asked, units, policy = case
-    check(asked, units, policy, policy.place(asked, units))
+    load, units, policy = case
+    check(load, units, policy, policy.place(load, units))
 
 
 @given(cases(6, 3))
 @settings(max_examples=150, deadline=None)
 def test_never_dearer_than_each_model_on_its_own(case: tuple[Demand, tuple[Unit, ...], LlmMesh]) -> None:
     """Nor than the same kinds that are not shared, where one device carries each model."""
-    asked, units, policy = case
+    load, units, policy = case
     own = 0.0
-    for index, bucket in enumerate(asked.buckets):
+    for index, bucket in enumerate(load.buckets):
         if bucket.rate:
             prices = [kind.price for kind in units if bucket.rate <= most_alone(policy, kind, index)]
             if not prices:
                 return
             own += min(prices)
-    assert policy.place(asked, units).price <= own + 1e-9
+    assert policy.place(load, units).price <= own + 1e-9
 
 
 def groupings(items: list[int]) -> Iterator[list[list[int]]]:
@@ -108,12 +108,12 @@ def groupings(items: list[int]) -> Iterator[list[list[int]]]:
             yield [*rest[:at], [items[0], *group], *rest[at + 1 :]]
 
 
-def brute(asked: Demand, kind: Unit, policy: LlmMesh) -> float:
+def brute(load: Demand, kind: Unit, policy: LlmMesh) -> float:
     """The fewest devices over every way to put whole models together."""
-    models = [index for index, bucket in enumerate(asked.buckets) if bucket.rate]
+    models = [index for index, bucket in enumerate(load.buckets) if bucket.rate]
 
     def fits(group: list[int]) -> bool:
-        parts = [uses(kind, index, asked.buckets[index].rate) for index in group]
+        parts = [uses(kind, index, load.buckets[index].rate) for index in group]
         late = sum(time for time, _ in parts) > 1 - policy.headroom + 1e-9
         return not late and sum(memory for _, memory in parts) <= policy.watermark + 1e-9
 
@@ -123,10 +123,10 @@ def brute(asked: Demand, kind: Unit, policy: LlmMesh) -> float:
 @given(cases(3, 1))
 @settings(max_examples=200, deadline=None)
 def test_up_to_three_models_take_as_few_devices_as_brute_force(case: tuple[Demand, tuple[Unit, ...], LlmMesh]) -> None:
-    asked, units, policy = case
-    fewest = brute(asked, units[0], policy)
+    load, units, policy = case
+    fewest = brute(load, units[0], policy)
     if fewest < inf:
-        assert policy.place(asked, units).counts == (fewest,)
+        assert policy.place(load, units).counts == (fewest,)
 
 
 @given(cases(6, 1))
@@ -135,10 +135,10 @@ def test_more_models_take_at_most_four_times_as_many(
     case: tuple[Demand, tuple[Unit, ...], LlmMesh],
 ) -> None:
     """No two devices have room for each other, so two of them hold more than one's time or more than one's memory."""
-    asked, units, policy = case
-    fewest = brute(asked, units[0], policy)
+    load, units, policy = case
+    fewest = brute(load, units[0], policy)
     if fewest < inf:
-        assert fewest <= policy.place(asked, units).counts[0] <= 4 * fewest
+        assert fewest <= policy.place(load, units).counts[0] <= 4 * fewest
 
 
 @given(st.integers(1, 40), TENANCIES, st.sampled_from([0.1, 0.4]))
@@ -160,10 +160,10 @@ def test_a_cpu_takes_what_it_can_in_time_and_a_gpu_the_rest() -> None:
 
 def test_where_cpus_are_taken_a_gpu_helps_out() -> None:
     policy = LlmMesh()
-    asked, units = demand((3.0, 0.05)), (GPU, CPU)
-    assert policy.place(asked, units).counts == (0, 2)
-    assert policy.place(asked, units, {"CPU": 1}).counts == (1, 1)
-    assert policy.place(asked, units, {"CPU": 0}).counts == (1, 0)
+    load, units = demand((3.0, 0.05)), (GPU, CPU)
+    assert policy.place(load, units).counts == (0, 2)
+    assert policy.place(load, units, {"CPU": 1}).counts == (1, 1)
+    assert policy.place(load, units, {"CPU": 0}).counts == (1, 0)
 
 
 def test_what_no_device_carries_takes_whole_ones_and_shares_its_rest() -> None:
@@ -181,7 +181,7 @@ def test_units_without_tenancies_are_not_shared() -> None:
     assert found.bound == pytest.approx(2.0 * (1 + 1 + 2.5))
 
 
-def test_what_has_no_place_is_told() -> None:
+def test_what_has_no_place_is_reported() -> None:
     policy, kind = LlmMesh(), Unit("GPU", 2.0, (2.0,) * 3, "GPU")
     hosts, left = policy.pack(demand((0.1, 1.0, 0.5)), (kind,), {"GPU": 2})
     assert len(hosts) == 2 and len(left) == 1
@@ -196,11 +196,11 @@ def test_a_model_without_room_on_any_device() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tenancies", "said"),
+    ("tenancies", "message"),
     [((Tenancy(0, 0, 0, 0),) * 2, "2 tenancies for 1 buckets"), ((Tenancy(0, -1, 0, 0),), "are not all parts")],
 )
-def test_tenancies_that_cannot_be(tenancies: tuple[Tenancy, ...], said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_tenancies_that_cannot_be(tenancies: tuple[Tenancy, ...], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         LlmMesh().place(demand((1.0,)), (Unit("GPU", 1.0, (1.0,), "GPU", tenancies=tenancies),))
 
 

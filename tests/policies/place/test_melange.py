@@ -142,7 +142,7 @@ def test_no_requests_need_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("demand", "units", "available", "said"),
+    ("demand", "units", "available", "message"),
     [
         (PUBLISHED, (), {}, "there is no unit to place"),
         (
@@ -160,14 +160,14 @@ def test_no_requests_need_nothing() -> None:
     ],
 )
 def test_why_nothing_can_be_placed(
-    demand: Demand, units: tuple[Unit, ...], available: dict[str, int], said: str
+    demand: Demand, units: tuple[Unit, ...], available: dict[str, int], message: str
 ) -> None:
-    with pytest.raises(CapacityError, match=said):
+    with pytest.raises(CapacityError, match=message):
         Melange().place(demand, units, available)
 
 
 @pytest.mark.parametrize(
-    ("unit", "available", "said"),
+    ("unit", "available", "message"),
     [
         (Unit("L4", 0.0, (1.0,)), {}, "unit L4: price 0.0 is none; give what one costs in an hour"),
         (Unit("L4", float("nan"), (1.0,)), {}, "price nan is none"),
@@ -179,8 +179,8 @@ def test_why_nothing_can_be_placed(
         (Unit("L4", 1.0, (1.0,), "L4"), {"L4": -1}, "-1 of L4 cannot be"),
     ],
 )
-def test_numbers_that_cannot_be(unit: Unit, available: dict[str, int], said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_numbers_that_cannot_be(unit: Unit, available: dict[str, int], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         Melange().place(Demand((Bucket(1, 1, 1.0),)), (unit,), available)
 
 

@@ -62,7 +62,7 @@ def test_history_knows_its_tenant_then_all_then_a_first_guess() -> None:
     assert history.predict(a_request(tenant=2, model=1), chance) == 77, "another model"
 
 
-def test_the_oracle_is_right_and_only_where_somebody_knows() -> None:
+def test_the_oracle_is_right_and_only_where_the_length_is_known() -> None:
     oracle = Oracle()
     with pytest.raises(PolicyError, match="only a simulation knows; take history"):
         oracle.predict(a_request(), a_chance())
@@ -86,7 +86,7 @@ def test_noise_is_log_normal_and_keyed_by_the_request() -> None:
     assert noisy.predict(a_request(), a_chance()) == 9
 
 
-def test_policies_see_what_is_foretold_and_the_predictor_learns_what_came() -> None:
+def test_policies_see_what_is_predicted_and_the_predictor_learns_what_came() -> None:
     seen: list[RequestView] = []
 
     class Watching(LeastRequests):
@@ -111,10 +111,10 @@ def test_a_simulation_with_each(name: str) -> None:
     clones = [control.clone() for control in world.gateways.controls]
     run = world.simulate()
     assert {*run.records.status} == {FINISHED}
-    foretold = clones[0].predictor.predict(a_request(id=7), Chance(0, 7))  # type: ignore[union-attr]
+    predicted = clones[0].predictor.predict(a_request(id=7), Chance(0, 7))  # type: ignore[union-attr]
     if name == "oracle":
-        assert foretold == workload.output[7]
-    assert foretold >= 1
+        assert predicted == workload.output[7]
+    assert predicted >= 1
 
 
 @pytest.mark.parametrize(

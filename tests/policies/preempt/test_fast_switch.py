@@ -57,7 +57,7 @@ def test_who_has_the_least_priority_gives_way_to_who_has_more() -> None:
     assert policy.preempt(lane) == Victim(max(lane.decodes(), key=policy.place).id, swap=True)
 
 
-def test_nobody_gives_way_where_nobody_waits() -> None:
+def test_no_request_gives_way_where_none_waits() -> None:
     lane = a_lane(decoding=[(a_request(id=1, prompt_tokens=20), 1)], engine=ENGINE, blocks=12)
     assert FastSwitch(0.04).review(lane) == ([], 25)
 
@@ -118,7 +118,7 @@ def test_it_leaves_no_queue_to_another_policy() -> None:
         Policies(preempt=FastSwitch(), queue=Priority())
 
 
-def test_a_file_that_names_both_is_told_where(tmp_path: Path) -> None:
+def test_a_file_that_names_both_is_refused_with_the_place(tmp_path: Path) -> None:
     file = tmp_path / "both.yaml"
     file.write_text(
         "model: llama-3.1-8b\ncluster: {pools: [{device: H100, replicas: 1}]}\n"
@@ -137,6 +137,6 @@ def test_a_file_that_names_both_is_told_where(tmp_path: Path) -> None:
         ({"run_blocks": 0}, "give 1 or more"),
     ],
 )
-def test_parameters_that_mean_nothing_are_told(given: dict[str, Any], says: str) -> None:
+def test_parameters_that_mean_nothing_are_refused(given: dict[str, Any], says: str) -> None:
     with pytest.raises(ScenarioError, match=says):
         build("preempt", "fast_switch", given)

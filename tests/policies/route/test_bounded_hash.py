@@ -50,7 +50,7 @@ def test_prompts_without_identity_are_spread() -> None:
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=8), st.integers(0, 200), st.sampled_from((1.0, 1.25, 2.0)))
-def test_nobody_gets_beyond_the_bound(loads: list[int], head: int, factor: float) -> None:
+def test_no_replica_gets_beyond_the_bound(loads: list[int], head: int, factor: float) -> None:
     replica = home(prompt(0, head), loads, router=BoundedHash(factor))
     assert loads[replica] + 1 <= ceil(round(factor * (sum(loads) + 1) / len(loads), 9))
 
@@ -100,13 +100,13 @@ def test_is_a_router_whatever_its_parameters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "message"),
     [
         ({"factor": 0.9}, "factor 0.9 is below 1; the replicas must have room"),
         ({"prefix_tokens": 0}, "prefix_tokens 0 is below 1"),
         ({"points": 0}, "points 0 is below 1"),
     ],
 )
-def test_errors_name_the_cure(parameters: dict[str, object], said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_errors_name_the_cure(parameters: dict[str, object], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         build("router", "bounded_hash", parameters)

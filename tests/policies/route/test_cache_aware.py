@@ -112,13 +112,13 @@ def test_is_a_router_whatever_its_parameters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "message"),
     [
         ({"cache_threshold": 1.5}, "cache_threshold 1.5 is no share of a prompt; give 0 to 1"),
         ({"max_tree_size": -1}, "must not be negative"),
         ({"eviction_interval_s": -1.0}, "must not be negative"),
     ],
 )
-def test_errors_name_the_cure(parameters: dict[str, object], said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_errors_name_the_cure(parameters: dict[str, object], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         build("router", "cache_aware", parameters)

@@ -62,7 +62,7 @@ def test_a_replica_that_leaves_or_joins_changes_its_own_pairs_alone(able: set[in
         assert without == with_it
 
 
-def test_a_hot_prefix_is_told_apart_by_its_longer_prefixes() -> None:
+def test_a_hot_prefix_is_distinguished_by_its_longer_prefixes() -> None:
     """Eight replicas: a prefix of two blocks that everybody has is shared by two of them, then by all."""
     router, replicas = DualMap(window=100), [IDLE] * 8
     ends = (512, 1024, 1536)
@@ -321,7 +321,7 @@ def test_a_request_that_was_moved_goes_back_to_where_it_came_from_if_at_all() ->
 
 
 @pytest.mark.parametrize("side", [0, 1])
-def test_nobody_is_moved_while_one_side_is_within_the_slo_or_when_it_is_switched_off(side: int) -> None:
+def test_nothing_is_moved_while_one_side_is_within_the_slo_or_when_it_is_switched_off(side: int) -> None:
     source = candidates(7, range(2))[side]
     for parameters in ({}, {"rebalancing": False}):
         desk = Desk([0, 0], **parameters)
@@ -332,7 +332,7 @@ def test_nobody_is_moved_while_one_side_is_within_the_slo_or_when_it_is_switched
     assert desk.moves() == []
 
 
-def test_nobody_moves_to_a_replica_that_takes_nobody() -> None:
+def test_nothing_moves_to_a_replica_that_takes_no_request() -> None:
     source, other = candidates(7, range(3))
     for gone in (-1, other):
         desk = Desk([0, 0, 0])

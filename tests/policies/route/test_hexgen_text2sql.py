@@ -55,7 +55,7 @@ def test_an_urgent_step_is_one_whose_share_of_the_deadline_is_nearest() -> None:
     assert Urgency(10.0).queue(last) == 10 * SECOND, "without a profile: when the query is due"
 
 
-def test_a_stage_is_foretold_its_mean_within_the_clients_limit() -> None:
+def test_a_stage_is_predicted_its_mean_within_the_clients_limit() -> None:
     predictor = ByStage(first=7)
     assert predictor.predict(a_request(stage=2), a_chance()) == 7
     for tokens in (10, 21):

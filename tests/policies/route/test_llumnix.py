@@ -77,7 +77,7 @@ def test_output_made_so_far_is_guessed_from_time() -> None:
         [crowded(100), free(role="decode")],  # no peer
     ],
 )
-def test_nobody_moves(replicas: list[ReplicaColumns]) -> None:
+def test_nothing_moves(replicas: list[ReplicaColumns]) -> None:
     assert list(Llumnix().move(a_cluster(*replicas))) == []
 
 

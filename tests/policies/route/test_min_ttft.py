@@ -82,7 +82,9 @@ def test_matches_are_not_looked_up_for_a_prompt_without_identity(replicas: list[
         (MinTtft(reject=True, ttft_s=1.4), 1.5, False),  # the request's own deadline goes first
     ],
 )
-def test_who_would_be_late_is_turned_away_if_asked_for(router: MinTtft, deadline_s: float, rejected: bool) -> None:
+def test_a_request_that_would_be_late_is_turned_away_if_so_configured(
+    router: MinTtft, deadline_s: float, rejected: bool
+) -> None:
     """1,500 tokens to compute at 1,000 tokens/s."""
     cluster = a_cluster(a_replica(queued_tokens=500, prefill_rate=1000.0), now=3 * SECOND)
     due = round((3 + deadline_s) * SECOND) if deadline_s else 0

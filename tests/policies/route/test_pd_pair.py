@@ -121,7 +121,7 @@ def test_no_pair_has_a_lesser_sum(
 
 
 @given(replicas, st.integers(0, 24), st.integers(0, 9))
-def test_asked_for_the_decode_half_alone_it_has_the_least_score(
+def test_a_request_for_the_decode_half_alone_has_the_least_score(
     replicas: list[ReplicaColumns], spread: int, key: int
 ) -> None:
     decodes = [replica._replace(role="decode") for replica in replicas]

@@ -53,7 +53,7 @@ def test_only_the_able_are_drawn_and_never_the_busiest_of_more_than_one(
     assert sum(load >= replicas[number][1] for load in able) >= min(choices, len(able))
 
 
-def test_it_reads_the_column_that_it_is_told() -> None:
+def test_it_reads_the_column_that_it_is_given() -> None:
     cluster = a_cluster(a_replica(tokens=9), a_replica(tokens=1, requests=8), needs=["tokens"])
     assert PowerOfTwo(load="tokens").route(a_request(), cluster, a_chance()).replica == 1
     check_router(lambda: PowerOfTwo(3, "queued_tokens"))
@@ -75,9 +75,9 @@ def test_a_second_choice_shortens_the_longest_queue() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "message"),
     [({"choices": 0}, "choices 0 is below 1; draw at least one"), ({"load": "heat"}, "'heat' is no load; give one of")],
 )
-def test_errors_name_the_cure(parameters: dict[str, object], said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_errors_name_the_cure(parameters: dict[str, object], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         build("router", "power_of_two", parameters)

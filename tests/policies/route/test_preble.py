@@ -123,7 +123,7 @@ class Side:
         return {number for number in able if costs[number] <= min(costs.values()) + 1e-6}
 
 
-asked = st.tuples(
+requests = st.tuples(
     st.integers(0, 60),  # seconds since the last
     st.lists(st.sampled_from((1, 2, 3)), max_size=3, unique=True),  # its extents, of 50 tokens
     st.integers(1, 60),  # further tokens
@@ -135,7 +135,7 @@ asked = st.tuples(
 
 
 @given(
-    st.lists(asked, max_size=20),
+    st.lists(requests, max_size=20),
     st.sampled_from((0.0, 1.0, 1.5)),
     st.sampled_from((0, 1)),
     st.sampled_from((0.0, 2.0)),
@@ -265,7 +265,7 @@ def test_a_spread_prefix_is_exploited_where_less_is_to_do() -> None:
     assert side.send(request, cached=(100, 100, 0), requests=(5, 3, 0)) == 1
 
 
-def test_replicas_heavy_with_decoding_are_explored_first_where_that_is_asked_for() -> None:
+def test_replicas_heavy_with_decoding_are_explored_first_where_that_is_set() -> None:
     """1 computed the least and decodes the most: by cost the last choice, by ratio the first."""
     for ratio, chosen in ((0.0, 2), (2.0, 1)):
         side = Side(Preble(decode_cost=1.0, decode_ratio=ratio), 3)
@@ -319,12 +319,12 @@ def test_is_a_router_whatever_its_parameters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "message"),
     [
         ({"window_s": -1.0}, "window_s -1.0 is negative; give 0 or more"),
         ({"balance": 0.5}, "balance 0.5 is below 1; give 0 for never"),
     ],
 )
-def test_errors_name_the_cure(parameters: dict[str, object], said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_errors_name_the_cure(parameters: dict[str, object], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         build("router", "preble", parameters)

@@ -63,11 +63,11 @@ def test_of_a_side_who_has_the_least_work() -> None:
 @pytest.mark.parametrize(
     "replicas", [(LOST, LOST, PREFILL, DECODE), (LOST, LOST, MIXED, LOST), (LOST, LOST, MIXED, DECODE)]
 )
-def test_where_nobody_is_away_all_stays(replicas: tuple[ReplicaColumns, ...]) -> None:
+def test_without_a_prefill_service_all_stays(replicas: tuple[ReplicaColumns, ...]) -> None:
     assert [sent(PrefillAsAService(500), tokens, *replicas) for tokens in (1, 9000)] == [2, 2]
 
 
-def test_where_nobody_is_at_home_all_goes_away() -> None:
+def test_without_a_home_replica_all_goes_away() -> None:
     assert [sent(PrefillAsAService(500), tokens, PREFILL, LOST, LOST, DECODE) for tokens in (1, 9000)] == [0, 0]
 
 

@@ -153,7 +153,7 @@ def test_scenarios_do_not_block_one_another() -> None:
     assert [request.id for request in control.held] == [2]
 
 
-def test_the_control_side_asks_for_one_wake_to_turn_away_whom_nobody_took() -> None:
+def test_the_control_side_requests_one_wake_to_turn_away_requests_that_no_replica_took() -> None:
     control = a_control(1000, ttft_s=5.0)
     actions = [
         action
@@ -186,9 +186,9 @@ def run(
 ) -> Run:
     engine = Engine(token_budget=4096, max_sequences=64)
     replicas = [Replica(engine, COST, 4000, Policies(), sends=role == "prefill") for role in roles]
-    told = ReplicaSpec(capacity_tokens=64_000, prefill_rate=RATE)
+    spec = ReplicaSpec(capacity_tokens=64_000, prefill_rate=RATE)
     control = Control(
-        Policies(router=router()), [told._replace(role=role) for role in roles], belief=Belief(1.0, in_flight=False)
+        Policies(router=router()), [spec._replace(role=role) for role in roles], belief=Belief(1.0, in_flight=False)
     )
     cluster = Cluster(tuple(Pool(MODEL, DEVICE, role=role, engine=engine) for role in roles), link_bw=1e9)
     return World(

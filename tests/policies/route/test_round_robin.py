@@ -26,7 +26,7 @@ def test_it_walks_the_circle_for_each_model_apart(ables: list[set[int]], models:
         assert router.route(a_request(model=model), cluster, a_chance()).replica == place
 
 
-def test_counts_differ_by_one_at_most_while_nobody_comes_or_goes() -> None:
+def test_counts_differ_by_one_at_most_while_no_engine_comes_or_goes() -> None:
     router = RoundRobin()
     cluster = a_cluster(*[a_replica(able=number != 2) for number in range(5)])
     counts = Counter(router.route(a_request(id=number), cluster, a_chance()).replica for number in range(42))

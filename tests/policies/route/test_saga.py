@@ -55,7 +55,7 @@ def test_who_idled_for_long_enough_takes_the_last_that_waits_and_its_home() -> N
     assert route(router, 2, 0, 0, 9000) == 2, "home is where it was taken to"
 
 
-def test_nobody_is_stolen_who_decodes_or_from_whom_has_little() -> None:
+def test_no_decoding_request_is_stolen_nor_from_a_replica_that_has_little() -> None:
     decoding = a_flight(a_request(session=1, prompt_tokens=9000), first_token_at=5)
     router = Saga(idle_s=0.0)
     assert router.move(busy(decoding)) == []
@@ -76,7 +76,7 @@ def test_parameters_out_of_range_are_refused(wrong: dict[str, float]) -> None:
         Saga(**wrong)  # type: ignore[arg-type]
 
 
-def test_places_without_an_engine_make_nobody_look_full() -> None:
+def test_places_without_an_engine_make_no_replica_look_full() -> None:
     """A gateway has more slots than engines; those idle for ever, and are no part of the mean."""
     flight = a_flight(a_request(session=1, prompt_tokens=1000))
     loaded = a_replica(requests=1, tokens=1000, flights=(flight,))
@@ -88,7 +88,7 @@ def test_places_without_an_engine_make_nobody_look_full() -> None:
 
 def test_a_home_that_does_not_tell_its_kv_is_never_full() -> None:
     router = Saga()
-    untold = [a_replica(tokens=each, total_blocks=0) for each in (9000, 100, 5000)]
+    unreported = [a_replica(tokens=each, total_blocks=0) for each in (9000, 100, 5000)]
     for tokens in (100, 90_000):
-        untold[1] = a_replica(tokens=tokens, total_blocks=0)
-        assert router.route(a_request(session=1), a_cluster(*untold, needs=NEEDS), a_chance()).replica == 1
+        unreported[1] = a_replica(tokens=tokens, total_blocks=0)
+        assert router.route(a_request(session=1), a_cluster(*unreported, needs=NEEDS), a_chance()).replica == 1

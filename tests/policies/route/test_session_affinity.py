@@ -35,7 +35,7 @@ def test_sessions_are_spread() -> None:
     assert all(350 < counts[replica] < 650 for replica in range(4))
 
 
-def test_who_has_no_session_sticks_to_its_tenant_then_to_its_head_then_to_nobody() -> None:
+def test_a_request_without_session_sticks_to_its_tenant_then_to_its_head_then_to_none() -> None:
     loads = [9, 9, 9, 0]
     by_tenant = {home(a_request(id=id, tenant=5), loads) for id in range(40)}
     assert by_tenant == {home(a_request(session=5), loads)}
@@ -46,7 +46,7 @@ def test_who_has_no_session_sticks_to_its_tenant_then_to_its_head_then_to_nobody
     assert {home(a_request(id=id, ids=()), loads, router=sticky) for id in range(40)} == {3}
 
 
-def test_equally_busy_replicas_share_those_that_stick_to_nobody() -> None:
+def test_equally_busy_replicas_share_the_sessions_that_stick_to_none() -> None:
     counts = Counter(home(a_request(id=id), [2, 2, 2, 9]) for id in range(3000))
     assert set(counts) == {0, 1, 2}
     assert min(counts.values()) > 850
@@ -90,13 +90,13 @@ def test_is_a_router_whatever_its_parameters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "message"),
     [
         ({"overload": 0.5}, "overload 0.5 is below 1; give 0 for none"),
         ({"prefix_tokens": -1}, "prefix_tokens -1 is negative"),
         ({"points": 0}, "points 0 is below 1"),
     ],
 )
-def test_errors_name_the_cure(parameters: dict[str, object], said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_errors_name_the_cure(parameters: dict[str, object], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         build("router", "session_affinity", parameters)

@@ -91,8 +91,8 @@ def test_the_trigger(ttft_s: float, e2e_s: float, answer: list[Convert]) -> None
 
 def test_a_rise_is_one_over_the_least() -> None:
     policy = a_policy()
-    told = [beat(policy, 5 * at, 2.5 + at / 2, e2e_s) for at, e2e_s in enumerate((10, 10.6, 10.9, 11.1))]
-    assert told == [[], [], [], [Convert(3, "prefill")]]
+    actions = [beat(policy, 5 * at, 2.5 + at / 2, e2e_s) for at, e2e_s in enumerate((10, 10.6, 10.9, 11.1))]
+    assert actions == [[], [], [], [Convert(3, "prefill")]]
 
 
 def test_nothing_is_judged_before_all_serve_again_nor_by_what_was_before() -> None:
@@ -105,8 +105,8 @@ def test_nothing_is_judged_before_all_serve_again_nor_by_what_was_before() -> No
 
 def test_too_few_requests_are_no_window() -> None:
     policy = PdServe(rise=0.1, least=8)
-    told = [beat(policy, 5 * at, ttft_s, e2e_s) for at, (ttft_s, e2e_s) in enumerate([(2, 10)] * 3 + [(6, 15)])]
-    assert told == [[], [], [], [Convert(3, "prefill")]], "the third window's four wait for the fourth's"
+    actions = [beat(policy, 5 * at, ttft_s, e2e_s) for at, (ttft_s, e2e_s) in enumerate([(2, 10)] * 3 + [(6, 15)])]
+    assert actions == [[], [], [], [Convert(3, "prefill")]], "the third window's four wait for the fourth's"
 
 
 def test_the_last_of_a_side_stays() -> None:
@@ -119,8 +119,8 @@ def test_the_last_of_a_side_stays() -> None:
 def test_those_without_pairs_are_not_judged() -> None:
     policy = a_policy()
     for at_s, ttft_s, e2e_s in ((5, 2.5, 10.0), (10, 4.0, 12.0)):
-        told = beat(policy, at_s, ttft_s, e2e_s, roles=("mixed",) * 5)
-    assert told == []
+        actions = beat(policy, at_s, ttft_s, e2e_s, roles=("mixed",) * 5)
+    assert actions == []
 
 
 def test_groups_are_judged_apart() -> None:
@@ -128,7 +128,7 @@ def test_groups_are_judged_apart() -> None:
     policy = PdServe(rise=0.1, least=2)
     roles: tuple[Role, ...] = ("prefill", "prefill", "decode", "decode") * 2
     pools = [a_pool(*range(first, first + 4), group=group) for group, first in ((0, 0), (1, 4))]
-    told: Sequence[Convert] = []
+    actions: Sequence[Convert] = []
     for beats, spans in enumerate((((2.5, 10.0), (2.5, 10.0)), ((4.0, 12.0), (2.0, 12.0)))):
         for number in range(4):
             key, (ttft_s, e2e_s) = 10 * beats + number, spans[number % 2]
@@ -136,8 +136,8 @@ def test_groups_are_judged_apart() -> None:
             policy.observe(FirstToken(int(ttft_s * SECOND), key, 4 * (number % 2)))
             policy.observe(Finished(int(e2e_s * SECOND), key, 10))
         view = a_cluster(*(a_replica(role=role) for role in roles), needs=policy.needs, pools=pools)
-        told = policy.scale(view, a_chance())
-    assert told == [Convert(2, "prefill"), Convert(4, "decode")]
+        actions = policy.scale(view, a_chance())
+    assert actions == [Convert(2, "prefill"), Convert(4, "decode")]
 
 
 def test_who_never_ends_is_forgotten() -> None:

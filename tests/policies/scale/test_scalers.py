@@ -23,7 +23,7 @@ from poise.policies.scale.slo_optimizer import SloOptimizer
 from poise.testing import a_chance, a_cluster, a_pool, a_replica, a_request
 
 
-def asked(policy: Any, at_s: float, requests: Sequence[int], **pool: Any) -> Scale:
+def decision(policy: Any, at_s: float, requests: Sequence[int], **pool: Any) -> Scale:
     """What it says of one pool, whose serving replicas have so many requests and use as many of 1000 KV blocks."""
     replicas = [a_replica(requests=each, waiting=max(each - 10, 0), free_blocks=1000 - each) for each in requests]
     view = a_cluster(
@@ -43,21 +43,23 @@ def asked(policy: Any, at_s: float, requests: Sequence[int], **pool: Any) -> Sca
     ids=["within tolerance", "above it", "at its edge below", "below", "four pods at most"],
 )
 def test_hpa_is_the_formula(requests: list[int], wanted: int) -> None:
-    assert asked(Hpa(target=20, stabilisation_s=0), 15, requests).replicas == wanted
+    assert decision(Hpa(target=20, stabilisation_s=0), 15, requests).replicas == wanted
 
 
 def test_hpa_goes_down_to_the_highest_wish_of_its_window() -> None:
     policy = Hpa(target=10, stabilisation_s=60)
-    assert asked(policy, 15, [10, 10, 10, 10]).replicas == 4
-    assert asked(policy, 30, [9, 9, 0, 0]).replicas == 4
-    assert asked(policy, 74, [1, 0, 0, 0]).replicas == 4
-    assert asked(policy, 76, [1, 0, 0, 0]).replicas == 2, "the 4 of 15 s are out of the window, the 2 of 30 s are not"
-    assert asked(policy, 140, [1, 0, 0, 0]).replicas == 1
+    assert decision(policy, 15, [10, 10, 10, 10]).replicas == 4
+    assert decision(policy, 30, [9, 9, 0, 0]).replicas == 4
+    assert decision(policy, 74, [1, 0, 0, 0]).replicas == 4
+    assert decision(policy, 76, [1, 0, 0, 0]).replicas == 2, (
+        "the 4 of 15 s are out of the window, the 2 of 30 s are not"
+    )
+    assert decision(policy, 140, [1, 0, 0, 0]).replicas == 1
 
 
 def test_hpa_counts_those_that_start() -> None:
     """Eighty requests are eight replicas' worth, whether or not those are there yet."""
-    assert asked(Hpa(target=10), 15, [80], wanted=8).replicas == 8
+    assert decision(Hpa(target=10), 15, [80], wanted=8).replicas == 8
     assert list(Hpa().scale(a_cluster(pools=[a_pool()]), a_chance())) == [], "a pool of none is not scaled"
 
 
@@ -71,15 +73,15 @@ def test_hpa_counts_those_that_start() -> None:
 )
 def test_apa_leaves_its_band_by_bounded_steps(requests: list[int], wanted: int) -> None:
     """KV is 1000 blocks a replica, of which as many as requests are used; the target is half."""
-    assert asked(Apa(cooldown_s=0), 10, requests).replicas == wanted
+    assert decision(Apa(cooldown_s=0), 10, requests).replicas == wanted
 
 
 def test_apa_takes_the_mean_of_its_window() -> None:
     policy = Apa(metric="requests", target=10, window_s=20, cooldown_s=0)
-    assert asked(policy, 10, [10]).replicas == 1
-    assert asked(policy, 20, [30]).replicas == 2, "the mean of 10 and 30"
-    assert asked(policy, 30, [30]).replicas == 2, "ten has left the window, but a step doubles at most"
-    assert asked(Apa(), 10, [], held=3).replicas == 1
+    assert decision(policy, 10, [10]).replicas == 1
+    assert decision(policy, 20, [30]).replicas == 2, "the mean of 10 and 30"
+    assert decision(policy, 30, [30]).replicas == 2, "ten has left the window, but a step doubles at most"
+    assert decision(Apa(), 10, [], held=3).replicas == 1
 
 
 # Knative -------------------------------------------------------------------------------------------------------------
@@ -88,23 +90,23 @@ def test_apa_takes_the_mean_of_its_window() -> None:
 def test_kpa_takes_the_stable_window_until_it_doubles() -> None:
     policy = Kpa(target=10, utilisation=1.0)
     for at in range(2, 62, 2):
-        assert asked(policy, at, [10, 10]).replicas == 2
-    assert asked(policy, 62, [15, 15]).replicas == 3, "a mean of a little more than 20 over the window"
-    panic = [asked(policy, at, [40, 40]).replicas for at in (64, 66, 68)]
+        assert decision(policy, at, [10, 10]).replicas == 2
+    assert decision(policy, 62, [15, 15]).replicas == 3, "a mean of a little more than 20 over the window"
+    panic = [decision(policy, at, [40, 40]).replicas for at in (64, 66, 68)]
     assert panic == [5, 7, 8], "the mean of six seconds: 20, 30 and 80, then 30, 80 and 80, then 80"
 
 
 def test_kpa_does_not_shrink_in_panic_and_halves_afterwards() -> None:
     policy = Kpa(target=10, utilisation=1.0)
-    assert asked(policy, 2, [80]).replicas == 8
+    assert decision(policy, 2, [80]).replicas == 8
     for at in range(4, 62, 2):
-        assert asked(policy, at, [1] + [0] * 7).replicas == 8, "panic was last renewed at 2 s"
-    assert asked(policy, 62, [1] + [0] * 7).replicas == 4, "not fewer than half at once"
+        assert decision(policy, at, [1] + [0] * 7).replicas == 8, "panic was last renewed at 2 s"
+    assert decision(policy, 62, [1] + [0] * 7).replicas == 4, "not fewer than half at once"
 
 
-def test_kpa_begins_with_one_when_somebody_waits() -> None:
-    assert asked(Kpa(target=1, utilisation=1.0), 2, [], held=40).replicas == 1
-    assert asked(Kpa(), 2, [], held=0).replicas == 0
+def test_kpa_begins_with_one_when_a_request_waits() -> None:
+    assert decision(Kpa(target=1, utilisation=1.0), 2, [], held=40).replicas == 1
+    assert decision(Kpa(), 2, [], held=0).replicas == 0
 
 
 # Serverless ----------------------------------------------------------------------------------------------------------
@@ -112,18 +114,18 @@ def test_kpa_begins_with_one_when_somebody_waits() -> None:
 
 def test_keep_alive_keeps_what_was_needed() -> None:
     policy = KeepAlive(concurrency=10, keep_s=60)
-    assert asked(policy, 1, [25]).replicas == 3
-    assert asked(policy, 60, [0, 0, 0]).replicas == 3
-    assert asked(policy, 61, [0, 0, 0]).replicas == 0, "what was needed at 1 s is 60 s ago"
-    assert asked(policy, 62, [], held=1).replicas == 1
+    assert decision(policy, 1, [25]).replicas == 3
+    assert decision(policy, 60, [0, 0, 0]).replicas == 3
+    assert decision(policy, 61, [0, 0, 0]).replicas == 0, "what was needed at 1 s is 60 s ago"
+    assert decision(policy, 62, [], held=1).replicas == 1
 
 
 def test_deepflow_prewarms_for_the_steepest_rise() -> None:
     policy = Deepflow(target=10, warm_least=1, warm_most=5, memory_s=600)
-    assert asked(policy, 1, [5]) == Scale(0, 1, 1)
-    assert asked(policy, 30, [40]) == Scale(0, 4, 3), "from one to four within the 60 s of a start"
-    assert asked(policy, 100, [10] * 4) == Scale(0, 4, 3)
-    assert asked(policy, 700, [10] * 4) == Scale(0, 4, 1), "forgotten"
+    assert decision(policy, 1, [5]) == Scale(0, 1, 1)
+    assert decision(policy, 30, [40]) == Scale(0, 4, 3), "from one to four within the 60 s of a start"
+    assert decision(policy, 100, [10] * 4) == Scale(0, 4, 3)
+    assert decision(policy, 700, [10] * 4) == Scale(0, 4, 1), "forgotten"
 
 
 # By a profile --------------------------------------------------------------------------------------------------------
@@ -140,10 +142,10 @@ def fed(policy: SloOptimizer, rate: int, seconds: int, prompt: int, output: int)
 def test_the_optimizer_needs_load_over_profile() -> None:
     """12 a second of which a replica serves 5; of long ones it serves 1."""
     profile: list[list[float]] = [[100, 100, 5.0], [2000, 100, 1.0]]
-    assert asked(fed(SloOptimizer(profile), 12, 60, 90, 120), 60, [0]).replicas == 3
-    assert asked(fed(SloOptimizer(profile), 12, 60, 1500, 90), 60, [0]).replicas == 12
-    assert asked(SloOptimizer(profile), 60, [0, 0]).replicas == 2, "nothing is known yet"
-    assert asked(SloOptimizer(profile), 60, [], held=1).replicas == 1
+    assert decision(fed(SloOptimizer(profile), 12, 60, 90, 120), 60, [0]).replicas == 3
+    assert decision(fed(SloOptimizer(profile), 12, 60, 1500, 90), 60, [0]).replicas == 12
+    assert decision(SloOptimizer(profile), 60, [0, 0]).replicas == 2, "nothing is known yet"
+    assert decision(SloOptimizer(profile), 60, [], held=1).replicas == 1
 
 
 def test_the_optimizer_believes_a_forecast() -> None:
@@ -160,13 +162,13 @@ def test_elastic_moe_steps_up_when_first_tokens_are_late_and_down_when_there_is_
     for number in range(10):
         policy.observe(Arrived(0, a_request(id=number)))
         policy.observe(FirstToken((number == 9) * SECOND * 3 + SECOND // 2, number, 0))
-    assert asked(policy, 4, [5, 5]).replicas == 3, "nine of ten in time"
-    assert asked(policy, 5, [5, 5], wanted=3).replicas == 3, "not before the step has shown what it brings"
-    assert asked(policy, 20, [5, 5, 5]).replicas == 2, "the window is empty, and nobody waits"
-    assert asked(policy, 21, [5, 5]).replicas == 2, "not again within 30 s"
-    assert asked(policy, 60, [5, 90]).replicas == 2, "somebody waits"
+    assert decision(policy, 4, [5, 5]).replicas == 3, "nine of ten in time"
+    assert decision(policy, 5, [5, 5], wanted=3).replicas == 3, "not before the step has shown what it brings"
+    assert decision(policy, 20, [5, 5, 5]).replicas == 2, "the window is empty, and nobody waits"
+    assert decision(policy, 21, [5, 5]).replicas == 2, "not again within 30 s"
+    assert decision(policy, 60, [5, 90]).replicas == 2, "somebody waits"
     policy.observe(Arrived(60 * SECOND, a_request(id=99)))
-    assert asked(policy, 62, [5, 5]).replicas == 3, "it has waited too long already"
+    assert decision(policy, 62, [5, 5]).replicas == 3, "it has waited too long already"
 
 
 # Learning ------------------------------------------------------------------------------------------------------------
@@ -182,7 +184,7 @@ def test_rl_finds_the_better_concurrency() -> None:
             policy.observe(Arrived(0, a_request(id=number)))
             policy.observe(Finished(latency, number, 10))
             number += 1
-        asked(policy, 2 * window, [1])
+        decision(policy, 2 * window, [1])
         seen.append(policy.target)
     assert set(seen) <= set(range(10, 311, 20)), "steps of 20 within the bounds"
     late = seen[-300:]
@@ -191,7 +193,7 @@ def test_rl_finds_the_better_concurrency() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "said"),
+    ("name", "given", "message"),
     [
         ("hpa", {"target": 0.0}, "target and period_s are above 0"),
         ("hpa", {"metric": "cpu"}, "metric 'cpu' is none of requests, waiting"),
@@ -205,7 +207,7 @@ def test_rl_finds_the_better_concurrency() -> None:
         ("concurrency_rl", {"start": 5}, "start lies in [low, high]"),
     ],
 )
-def test_what_makes_no_sense_is_said(name: str, given: dict[str, Any], said: str) -> None:
+def test_what_makes_no_sense_is_refused(name: str, given: dict[str, Any], message: str) -> None:
     with pytest.raises(ScenarioError) as error:
         build("scaler", name, given)
-    assert said in str(error.value)
+    assert message in str(error.value)

@@ -88,10 +88,10 @@ def _run(engine: Made, seed: int, many: int, write: Callable[[Step], Iterator[st
 def vllm(cost: Fitted, seed: int = 1, noise: float = 0.0, iterations: bool = False, many: int = 40) -> str:
     """The log of vLLM."""
     engine = Made(cost, together=True, seed=seed, noise=noise)
-    begun, asked, given, number = 0.0, 0, 0, 0
+    begun, prompts, given, number = 0.0, 0, 0, 0
 
     def write(step: Step) -> Iterator[str]:
-        nonlocal begun, asked, given, number
+        nonlocal begun, prompts, given, number
         if iterations:
             yield (
                 f"(EngineCore_DP0 pid=10) INFO 11-22 09:00:01 [core.py:359] Iteration({number}): {len(step.prompts)} "
@@ -99,11 +99,11 @@ def vllm(cost: Fitted, seed: int = 1, noise: float = 0.0, iterations: bool = Fal
                 f"{step.decodes} generation tokens, iteration elapsed time: {step.seconds * 1000:.2f} ms\n"
             )
         number += 1
-        asked, given = asked + sum(step.prompts), given + step.decodes + len(step.prompts)
+        prompts, given = prompts + sum(step.prompts), given + step.decodes + len(step.prompts)
         if (span := step.now - begun) >= EVERY:
             begun = step.now
-            yield vllm_line(asked / span, given / span, len(engine.held), step.held / CAPACITY)
-            asked = given = 0
+            yield vllm_line(prompts / span, given / span, len(engine.held), step.held / CAPACITY)
+            prompts = given = 0
 
     return START + "".join(_run(engine, seed, many, write))
 

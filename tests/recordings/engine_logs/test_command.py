@@ -21,22 +21,22 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_a_log_becomes_a_cost(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, told = log.with_name("cost.json"), log.with_name("told.json")
+    out, found = log.with_name("cost.json"), log.with_name("told.json")
     whose = ["--model", "meta-llama/Llama-3.1-8B", "--device", "H100", "--tensor", "2"]
-    assert main(["calibrate", str(log), *whose, "--out", str(out), "--json", str(told)]) == 0
-    said = capsys.readouterr().out
-    assert "Step cost, fitted to 4" in said and "Errors of steps that the fit did not see" in said
-    assert "Left out: windows whose beginning is not in the log: 1; " in said and "taken as 40" in said
+    assert main(["calibrate", str(log), *whose, "--out", str(out), "--json", str(found)]) == 0
+    printed = capsys.readouterr().out
+    assert "Step cost, fitted to 4" in printed and "Errors of steps that the fit did not see" in printed
+    assert "Left out: windows whose beginning is not in the log: 1; " in printed and "taken as 40" in printed
     cost = load_fitted(out)
     assert cost.step_s == pytest.approx(TRUE.step_s, rel=0.02)
     assert cost.about["engine"] == "sglang" and cost.about["tensor"] == 2 and cost.about["device"] == "H100"
-    assert json.loads(told.read_text())["coefficients"] == cost.coefficients
+    assert json.loads(found.read_text())["coefficients"] == cost.coefficients
     assert main(["calibrate", str(log), "--prior", str(out), "--json", "-"]) == 0
     assert json.loads(capsys.readouterr().out)["left_out"]["first"] == 1
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("options", "expected"),
     [
         (["--model", "no/such"], "no/such"),
         (["--device", "nosuch"], "nosuch"),
@@ -44,10 +44,10 @@ def test_a_log_becomes_a_cost(log: Path, capsys: pytest.CaptureFixture[str]) -> 
     ],
 )
 def test_whose_log_it_is_must_be_known(
-    log: Path, capsys: pytest.CaptureFixture[str], asked: list[str], said: str
+    log: Path, capsys: pytest.CaptureFixture[str], options: list[str], expected: str
 ) -> None:
-    assert main(["calibrate", str(log), *asked]) == 2
-    assert said in capsys.readouterr().err
+    assert main(["calibrate", str(log), *options]) == 2
+    assert expected in capsys.readouterr().err
 
 
 def test_what_is_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

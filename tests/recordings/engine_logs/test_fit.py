@@ -81,7 +81,7 @@ def steady(line: Callable[[int], str], many: int = 40) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("hello\nworld\n", r"engine\.log: of 2 lines, none that vLLM or SGLang write .* give the log of an engine"),
         ("", r"of 0 lines, none"),
@@ -101,6 +101,6 @@ def steady(line: Callable[[int], str], many: int = 40) -> str:
         (steady(lambda at: vllm_line(100, 100, 10, 0.1)), "0 windows|so few variants"),
     ],
 )
-def test_what_tells_too_little(text: str, said: str) -> None:
-    with pytest.raises(TraceError, match=said):
+def test_what_tells_too_little(text: str, message: str) -> None:
+    with pytest.raises(TraceError, match=message):
         fitted(text)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poise.recordings.engine_logs.line import UNREADABLE, Iteration, Prompts, Said, Window, line_of
+from poise.recordings.engine_logs.line import UNREADABLE, Iteration, Prompts, Setting, Window, line_of
 from tests.recordings.engine_logs.made import sglang_line, vllm_line
 
 V0 = (
@@ -68,12 +68,12 @@ STEP = (
         ),
         (STEP, Iteration("1", 8000, 2, 2, 0.1005)),
         (STEP + " (dummy)", None),
-        ("INFO [kv_cache_utils.py:1319] GPU KV cache size: 546,160 tokens", Said("capacity", 546_160)),
-        ("[2025 TP0] max_total_num_tokens=444500, max_prefill_tokens=16384", Said("capacity", 444_500)),
-        ("INFO llm_engine.py:70] # GPU blocks: 100, # CPU blocks: 2048", Said("capacity", 1600)),
-        ("server_args=ServerArgs(decode_log_interval=10, tp_size=1)", Said("interval", 10)),
-        ("KV cache pool is full. Retract requests. #retracted_reqs: 2, #new_tokens_gained: 594", Said("preempted")),
-        ("INFO [metrics.py:120] SpecDecoding metrics: Mean acceptance length: 3.00", Said("speculative")),
+        ("INFO [kv_cache_utils.py:1319] GPU KV cache size: 546,160 tokens", Setting("capacity", 546_160)),
+        ("[2025 TP0] max_total_num_tokens=444500, max_prefill_tokens=16384", Setting("capacity", 444_500)),
+        ("INFO llm_engine.py:70] # GPU blocks: 100, # CPU blocks: 2048", Setting("capacity", 1600)),
+        ("server_args=ServerArgs(decode_log_interval=10, tp_size=1)", Setting("interval", 10)),
+        ("KV cache pool is full. Retract requests. #retracted_reqs: 2, #new_tokens_gained: 594", Setting("preempted")),
+        ("INFO [metrics.py:120] SpecDecoding metrics: Mean acceptance length: 3.00", Setting("speculative")),
         ("INFO:     Application startup complete.", None),
         ("", None),
     ],
@@ -99,7 +99,7 @@ def test_every_wording(text: str, meant: object) -> None:
         sglang_line(3, 100, 4.0)[:80] + sglang_line(3, 100, 4.0),
     ],
 )
-def test_broken_lines_are_said_to_be_broken(text: str) -> None:
+def test_broken_lines_are_named_broken(text: str) -> None:
     assert line_of(text) is UNREADABLE
 
 

@@ -42,7 +42,7 @@ def test_a_window_of_sglang_by_hand() -> None:
     assert row.prompt_tokens == pytest.approx(400 / 10)
 
 
-def test_engines_in_one_log_are_told_apart() -> None:
+def test_engines_in_one_log_are_distinguished() -> None:
     other = [vllm_line(0, rate, 90, 0.5).replace("Engine 000", "Engine 001") for rate in (1.0, 2.0)]
     log = of(vllm_line(0, 1000, 10, 0.1), other[0], vllm_line(0, 500, 10, 0.1), other[1])
     assert [row.running for row in log.rows] == [10, 90] and log.left["first"] == 2

@@ -51,7 +51,7 @@ def test_the_command_writes_tables_that_a_scenario_takes(tmp_path: Path, capsys:
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("options", "expected"),
     [
         (["--profiles", "."], "--out"),
         (["--profiles", ".", "--out", "x.json"], "holds no operator profiles"),
@@ -63,9 +63,9 @@ def test_what_the_command_refuses(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    asked: list[str],
-    said: str,
+    options: list[str],
+    expected: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["calibrate", *asked]) == 2
-    assert said in " ".join(capsys.readouterr().err.split())
+    assert main(["calibrate", *options]) == 2
+    assert expected in " ".join(capsys.readouterr().err.split())

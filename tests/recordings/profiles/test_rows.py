@@ -42,7 +42,7 @@ def test_no_numbers_repeats_and_contradictions_are_counted_and_left_out() -> Non
     assert (counts.read, counts.missing, counts.repeated, counts.contradictory) == (9, 4, 1, 2)
 
 
-def test_what_was_left_out_is_told(tmp_path: Path) -> None:
+def test_what_was_left_out_is_counted(tmp_path: Path) -> None:
     table = products().head(20)
     spoilt = table.head(2).with_columns(pl.col("latency") * 2)
     profiles = read_profiles(folder(tmp_path, pl.concat([table, spoilt])))
@@ -110,7 +110,7 @@ def test_a_kernel_that_mostly_beats_the_datasheet_is_left_out_whole(us: tuple[fl
     assert (kept.height, count) == (3 - left_out, left_out)
 
 
-def test_impossible_kernels_are_told_and_unanswered(tmp_path: Path) -> None:
+def test_impossible_kernels_are_counted_and_unanswered(tmp_path: Path) -> None:
     slow = products()
     root = folder(tmp_path, slow.with_columns(pl.col("latency") / 100))
     profiles = read_profiles(root)

@@ -47,13 +47,13 @@ def test_the_best_at_every_load_is_to_be_taken() -> None:
 
 
 def test_as_good_as_any_is_good_enough() -> None:
-    said = several(1.0, 2.0).answer()
-    assert said.startswith("Take A: at load 2 E2E mean is ") and said.endswith(", as good as any at load 1.")
+    answer = several(1.0, 2.0).answer()
+    assert answer.startswith("Take A: at load 2 E2E mean is ") and answer.endswith(", as good as any at load 1.")
 
 
 def test_it_depends_on_the_load_where_it_does() -> None:
-    said = several(2.0, 0.5).answer()
-    assert said == "No policy is the best by E2E mean at every load: A leads at load 1, B leads at load 2."
+    answer = several(2.0, 0.5).answer()
+    assert answer == "No policy is the best by E2E mean at every load: A leads at load 1, B leads at load 2."
 
 
 def test_among_equals_any_will_do_unless_one_carries_more() -> None:
@@ -64,7 +64,7 @@ def test_among_equals_any_will_do_unless_one_carries_more() -> None:
     assert more == "Take B: as good as any at load 1 and 2; at least 2× headroom over the load of now (A 1×)."
 
 
-def test_policies_that_carry_nothing_are_told_in_few_words() -> None:
+def test_policies_that_carry_nothing_are_listed_in_few_words() -> None:
     assert carrying(several(1.5), A=0, B=0).answer().endswith("; it carries no load that was tried.")
 
 
@@ -76,7 +76,7 @@ def test_one_policy_is_no_choice() -> None:
 
 def test_it_is_the_first_line_and_in_the_json_and_the_belief_is_the_last() -> None:
     found = several(2.0)
-    said = tables(found).splitlines()
-    assert said[0] == found.answer() == found.as_dict()["answer"] == findings(found).answer
-    assert said[-1].startswith("Belief") and said[2].startswith("Load 1")
-    assert max(len(line) for line in said if ": " not in line) <= WIDTH
+    text = tables(found).splitlines()
+    assert text[0] == found.answer() == found.as_dict()["answer"] == findings(found).answer
+    assert text[-1].startswith("Belief") and text[2].startswith("Load 1")
+    assert max(len(line) for line in text if ": " not in line) <= WIDTH

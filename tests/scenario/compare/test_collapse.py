@@ -99,8 +99,8 @@ def test_without_an_slo_the_queue_alone_decides() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ends", "said"),
+    ("ends", "expected"),
     [((0.5, 0.7), "0.5 to 0.7"), ((0.5, None), "above 0.5"), ((None, 0.7), "below 0.7"), ((None, None), "unknown")],
 )
-def test_ranges_in_words(ends: tuple[float | None, float | None], said: str) -> None:
-    assert between(ends) == said
+def test_ranges_in_words(ends: tuple[float | None, float | None], expected: str) -> None:
+    assert between(ends) == expected

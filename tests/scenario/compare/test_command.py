@@ -39,7 +39,7 @@ from poise.policies.route.least_requests import LeastRequests
 
 class Waiting(LeastRequests):
     def route(self, request, cluster, chance):
-        if request.id == 0 and (told := os.environ.get("TOLD")):
+        if request.id == 0 and (told := os.environ.get("MARK")):
             go = os.open(os.environ["GO"], os.O_RDONLY | os.O_NONBLOCK)
             os.set_blocking(go, True)
             os.write(os.open(told, os.O_WRONLY), b"!")
@@ -77,12 +77,12 @@ def copied(home: Path, tmp_path: Path) -> Path:
 
 def contents(folder: Path) -> dict[str, bytes]:
     """The files of a comparison, without how long each cell took."""
-    told = {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
-    for name, text in told.items():
+    files = {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
+    for name, text in files.items():
         if name.endswith("cell.json"):
             kept = {key: value for key, value in json.loads(text).items() if key not in ("wall_s", "cpu_s")}
-            told[name] = json.dumps(kept).encode()
-    return told
+            files[name] = json.dumps(kept).encode()
+    return files
 
 
 def test_the_folder_has_the_result_the_report_and_every_cell(home: Path) -> None:
@@ -90,11 +90,11 @@ def test_the_folder_has_the_result_the_report_and_every_cell(home: Path) -> None
     assert {file.name for file in whole.iterdir()} == {
         "cells", "figures", "figures.csv", "figures.parquet", "report.html", "result.json", "scenario.resolved.yaml"
     }  # fmt: skip
-    told = json.loads((whole / "result.json").read_text())
-    assert [each["load"] for each in told["loads"]] == [0.5, 1.0]
+    result = json.loads((whole / "result.json").read_text())
+    assert [each["load"] for each in result["loads"]] == [0.5, 1.0]
     names = ["Waiting", "round_robin", "prefix_cache"]
-    assert list(told["loads"][0]["policies"]) == names
-    assert set(told["provenance"]) == {"poise", "core", "scenario", "engine", "cost", "workload", "belief", "seeds"}
+    assert list(result["loads"][0]["policies"]) == names
+    assert set(result["provenance"]) == {"poise", "core", "scenario", "engine", "cost", "workload", "belief", "seeds"}
     cells = sorted(whole.glob("cells/load-*/*/seed-*"))
     assert len(cells) == CELLS
     for cell in cells:
@@ -125,13 +125,13 @@ def test_processes_change_no_byte(home: Path) -> None:
 def test_an_interrupted_comparison_goes_on_to_the_same_bytes(
     home: Path, tmp_path: Path, jobs: int, number: signal.Signals
 ) -> None:
-    told, go, out = tmp_path / "told", tmp_path / "go", tmp_path / "out"
-    for pipe in (told, go):
+    mark, go, out = tmp_path / "mark", tmp_path / "go", tmp_path / "out"
+    for pipe in (mark, go):
         os.mkfifo(pipe)
-    hears, holds = os.open(told, os.O_RDWR), os.open(go, os.O_RDWR)
+    hears, holds = os.open(mark, os.O_RDWR), os.open(go, os.O_RDWR)
     argv = [*COMMAND[:2], "--out", str(out), "--requests", "--jobs"]
     ours = str(Path(poise.__file__).parents[1])  # and not an installed one
-    environment = {**os.environ, "PYTHONPATH": ours, "TOLD": str(told), "GO": str(go)}
+    environment = {**os.environ, "PYTHONPATH": ours, "MARK": str(mark), "GO": str(go)}
     with subprocess.Popen(
         [sys.executable, "-m", "poise", *argv, str(jobs)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=environment, cwd=home,
@@ -140,11 +140,11 @@ def test_an_interrupted_comparison_goes_on_to_the_same_bytes(
         assert ready, process.communicate()[1]  # else the first cell is under way, and waits
         process.send_signal(number)
         os.close(holds)
-        said, err = process.communicate(timeout=60)
+        printed, err = process.communicate(timeout=60)
     os.close(hears)
     if number == signal.SIGINT:
         assert process.returncode == 130, err
-        assert "Interrupted: stopped by the user" in said or "none of the simulations" in said
+        assert "Interrupted: stopped by the user" in printed or "none of the simulations" in printed
         result = json.loads((out / "result.json").read_text())
         assert (result["interrupted"], result["complete"]) == (True, False)
     assert len(list(out.glob("cells/*/*/*/cell.json"))) < CELLS
@@ -183,9 +183,9 @@ def test_parts_that_do_not_make_a_whole_are_refused(
         (half, other): "(seeds is '2' and not '1'); give parts of one run",
         (half, tmp_path): "is not a finished part (part.json is missing)",
     }
-    for parts, said in wrong.items():
+    for parts, expected in wrong.items():
         assert main(["merge", str(tmp_path / "out"), *map(str, parts)]) == 2
-        assert said in capsys.readouterr().err
+        assert expected in capsys.readouterr().err
     assert main([*COMMAND, "--shard", "1/2"]) == 2
     assert "--shard 1/2: needs a folder that keeps the part; give --out DIR" in capsys.readouterr().err
 
@@ -205,9 +205,9 @@ def test_a_comparison_grows_by_loads_policies_and_seeds(copied: Path) -> None:
     before = kept.stat().st_mtime_ns
     more = ["--policies", "round_robin,least_tokens", "--loads", "1,2", "--seeds", "3", "--resume", "--jobs", "1"]
     assert main([*COMMAND, *more, "--out", str(copied)]) == 0
-    told = json.loads((copied / "result.json").read_text())
-    assert [each["load"] for each in told["loads"]] == [1.0, 2.0]
-    assert len(told["loads"][0]["policies"]["round_robin"]["per_seed"]) == 3
+    result = json.loads((copied / "result.json").read_text())
+    assert [each["load"] for each in result["loads"]] == [1.0, 2.0]
+    assert len(result["loads"][0]["policies"]["round_robin"]["per_seed"]) == 3
     assert kept.stat().st_mtime_ns == before
 
 
@@ -239,10 +239,10 @@ def test_it_prints_tables_and_where_the_files_are(
     home: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert main([*COMMAND[:2], "--jobs", "1", "--out", str(tmp_path / "out")]) == 0
-    said = capsys.readouterr()
-    assert said.out.startswith(("Take ", "No policy ", "No verdict ")) and said.err == ""
-    assert "Load 0.5: 60 requests × 2 seeds" in said.out and "Load 1: " in said.out
-    assert f"Wrote to {tmp_path / 'out'}: report.html, result.json" in said.out
+    printed = capsys.readouterr()
+    assert printed.out.startswith(("Take ", "No policy ", "No verdict ")) and printed.err == ""
+    assert "Load 0.5: 60 requests × 2 seeds" in printed.out and "Load 1: " in printed.out
+    assert f"Wrote to {tmp_path / 'out'}: report.html, result.json" in printed.out
 
 
 def test_a_single_seed_of_generated_load_is_judged_by_blocks(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -93,11 +93,11 @@ def test_the_collapse_lies_between_what_is_carried_and_what_is_not() -> None:
 
 
 def test_the_table_has_the_belief_the_verdict_and_every_policy(generated: Comparison) -> None:
-    said = str(generated)
-    assert said.startswith(generated.answer()) and said.splitlines()[-1].startswith("Belief (the default)")
-    assert "80 requests × 3 seeds" in said and "Means over 3 seeds" in said
-    assert said.count("in turn  ") >= 2 and generated.table(1.0) in said
-    assert str(generated.best()) in said
+    text = str(generated)
+    assert text.startswith(generated.answer()) and text.splitlines()[-1].startswith("Belief (the default)")
+    assert "80 requests × 3 seeds" in text and "Means over 3 seeds" in text
+    assert text.count("in turn  ") >= 2 and generated.table(1.0) in text
+    assert str(generated.best()) in text
 
 
 def test_a_recording_says_that_its_intervals_are_of_time(recorded: Comparison) -> None:
@@ -132,13 +132,13 @@ def test_drawn_curves_are_of_the_first_seed(generated: Comparison, recorded: Com
 
 
 def test_the_json_holds_figures_intervals_verdicts_and_the_collapse(generated: Comparison) -> None:
-    told = json.loads(json.dumps(generated.as_dict()))
-    assert (told["by"], told["complete"], told["interrupted"]) == ("slo_attainment", True, False)
-    (_, at_one) = told["loads"]
+    result = json.loads(json.dumps(generated.as_dict()))
+    assert (result["by"], result["complete"], result["interrupted"]) == ("slo_attainment", True, False)
+    (_, at_one) = result["loads"]
     assert at_one["verdict"]["by"] == "slo_attainment" and set(at_one["policies"]) == set(POLICIES)
     least = at_one["policies"]["least"]
     assert least["interval"]["ttft_s"]["p99"] > 0 and len(least["per_seed"]) == 3
-    assert set(told["collapse"]["least"]) == {"carried", "beyond", "why", "load", "for_sure", "distance", "probes"}
+    assert set(result["collapse"]["least"]) == {"carried", "beyond", "why", "load", "for_sure", "distance", "probes"}
 
 
 def test_seeds_that_change_nothing_are_no_error_bars() -> None:
@@ -155,7 +155,7 @@ def test_requests_that_begin_at_once_have_no_time_to_cut() -> None:
     assert "no time to cut into blocks" in found.interval("least", "e2e_s.mean").why
     assert "± ?" in str(found) and "Collapse" not in str(found)
     two = ps.compare(CLUSTER, lambda seed, load: batch, POLICIES, seeds=1, loads=(1, 2))
-    assert "Nothing can be said of a collapse: there is no SLO" in str(two)
+    assert "A collapse cannot be found: there is no SLO" in str(two)
 
 
 class Failing:
@@ -204,10 +204,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("changed", "said"), WRONG, ids=[str(changed)[:40] for changed, _ in WRONG])
-def test_mistakes_are_told_with_their_cure(changed: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(("changed", "message"), WRONG, ids=[str(changed)[:40] for changed, _ in WRONG])
+def test_mistakes_are_reported_with_their_cure(changed: dict[str, Any], message: str) -> None:
     given = {"workload": traffic, "policies": POLICIES, **changed}
-    with pytest.raises(PoiseError, match=said):
+    with pytest.raises(PoiseError, match=message):
         ps.compare(CLUSTER, **given)
 
 

@@ -22,8 +22,8 @@ def missed(trials: int, requests: int, seeds: int, load: float, share: float) ->
     misses = [0, 0]
     for key in range(trials):
         found = comparison(key, requests, SLOWER, seeds=seeds, load=load, slo_s=limit)
-        told = found.interval("A", ATTAINMENT.name), found.interval("B", ATTAINMENT.name, against="A")
-        for at, (each, true) in enumerate(zip(told, truth, strict=True)):
+        interval = found.interval("A", ATTAINMENT.name), found.interval("B", ATTAINMENT.name, against="A")
+        for at, (each, true) in enumerate(zip(interval, truth, strict=True)):
             assert each.low is not None and each.high is not None
             misses[at] += not each.low <= true <= each.high
     return misses[0], misses[1]
@@ -73,6 +73,6 @@ def test_seeds_that_all_met_it_are_no_certainty_in_tables_either() -> None:
 
 def test_a_share_that_all_seeds_saw_both_kinds_of_is_as_sharp_as_the_seeds() -> None:
     found = comparison(1, 600, 1.0, seeds=5, load=0.5, slo_s=quantile(0.5, 0.5))
-    told = found.interval("A", ATTAINMENT.name)
+    interval = found.interval("A", ATTAINMENT.name)
     t = 2.776  # Student's, of 4 degrees of freedom
-    assert told.half == pytest.approx(t * told.error, rel=0.05)
+    assert interval.half == pytest.approx(t * interval.error, rel=0.05)

@@ -32,7 +32,7 @@ def gateway(there: Any) -> Any:
     return SimpleNamespace(world=SimpleNamespace(fleet=[there], control=control, keep=None))
 
 
-def test_a_death_is_told_with_what_became_of_the_requests() -> None:
+def test_a_death_is_reported_with_what_became_of_the_requests() -> None:
     async def main() -> None:
         lines: list[str] = []
         there = SimpleNamespace(name="127.0.0.1:5001", slot=0, status=SERVING)
@@ -72,7 +72,7 @@ def test_a_death_is_told_with_what_became_of_the_requests() -> None:
     asyncio.run(main())
 
 
-def test_a_death_that_the_gateway_never_notices_is_told_before_the_return() -> None:
+def test_a_death_that_the_gateway_never_notices_is_reported_before_the_return() -> None:
     async def main() -> None:
         lines: list[str] = []
         news = News(lines.append)
@@ -87,7 +87,7 @@ def test_a_death_that_the_gateway_never_notices_is_told_before_the_return() -> N
     asyncio.run(main())
 
 
-def test_a_queue_is_told_when_it_forms_and_when_it_is_gone() -> None:
+def test_a_queue_is_reported_when_it_forms_and_when_it_is_gone() -> None:
     async def main() -> None:
         lines: list[str] = []
         house = gateway(SimpleNamespace(name="a", slot=0, status=SERVING))
@@ -124,18 +124,18 @@ def test_each_minute_has_an_overload() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [None, 3600.0])
-def test_an_engine_that_is_killed_is_told_and_comes_back(tmp_path: Path, seconds: float | None) -> None:
+def test_an_engine_that_is_killed_is_reported_and_comes_back(tmp_path: Path, seconds: float | None) -> None:
     lines: list[str] = []
 
-    def said(part: str) -> list[str]:
+    def among(part: str) -> list[str]:
         return [line for line in lines if part in line]
 
     async def try_it() -> None:
-        await until(lambda: said("Now running"))
-        found = re.search(r"kill -9 (\d+)", said("Try this")[0])
+        await until(lambda: among("Now running"))
+        found = re.search(r"kill -9 (\d+)", among("Try this")[0])
         assert found
         os.kill(int(found[1]), signal.SIGKILL)
-        await until(lambda: said("is back"))
+        await until(lambda: among("is back"))
         signal.raise_signal(signal.SIGINT)
 
     async def main() -> LiveDemo:
@@ -154,4 +154,4 @@ def test_an_engine_that_is_killed_is_told_and_comes_back(tmp_path: Path, seconds
     places = [next(at for at, line in enumerate(lines) if part in line) for part in order]
     assert places[0] == min(places)
     assert places[2] == max(places)
-    assert len(said(" emulated engines ")) == 1 and f"{ENGINES} emulated" in said(" emulated engines ")[0]
+    assert len(among(" emulated engines ")) == 1 and f"{ENGINES} emulated" in among(" emulated engines ")[0]

@@ -88,7 +88,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("field", "text"), WRONG.items(), ids=WRONG)
-def test_a_mistake_is_told_with_its_place_and_its_cure(tmp_path: Path, field: str, text: str) -> None:
+def test_a_mistake_is_reported_with_its_place_and_its_cure(tmp_path: Path, field: str, text: str) -> None:
     file = tmp_path / "gateway.yaml"
     before = "" if text.startswith("engines") else ENGINES
     file.write_text(f"# a gateway\n{before}{text}\n")
@@ -96,9 +96,9 @@ def test_a_mistake_is_told_with_its_place_and_its_cure(tmp_path: Path, field: st
     with pytest.raises(UserError) as caught:
         made = plan(load_gateway(file))
         pytest.fail(f"{text} was taken: {made}")
-    said = str(caught.value)
-    assert said.startswith((f"{file}:{line}: {field}: ", f"{file}:{line}: {field} ")), said
-    assert "\n" not in said and ("; " in said or "did you mean" in said), said
+    message = str(caught.value)
+    assert message.startswith((f"{file}:{line}: {field}: ", f"{file}:{line}: {field} ")), message
+    assert "\n" not in message and ("; " in message or "did you mean" in message), message
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_counts_that_would_take_the_memory_are_refused(tmp_path: Path, field: st
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ("", r":1: engines\.0\.hints: no policy says how long; name policies\.cache"),
         ("policies: {cache: saga}", r":2: policies\.cache: ranks what is evicted, which no hint can say; take"),
@@ -125,10 +125,10 @@ def test_counts_that_would_take_the_memory_are_refused(tmp_path: Path, field: st
         ("policies: {cache: fixed_ttl}\nenvoy: {port: 0}", r":1: engines\.0\.hints: a proxy sends requests on itself"),
     ],
 )
-def test_hints_that_nobody_can_give_are_refused(tmp_path: Path, more: str, said: str) -> None:
+def test_hints_that_no_engine_can_take_are_refused(tmp_path: Path, more: str, message: str) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(f"engines: [{{url: 'http://127.0.0.1:1', hints: dynamo}}]\n{more}\n")
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         plan(load_gateway(file))
 
 
@@ -144,7 +144,7 @@ def test_a_cache_policy_serves_hints_and_nothing_else(tmp_path: Path) -> None:
         plan(load_gateway(file))
 
 
-def test_a_file_that_is_none_is_told_what_a_gateway_file_is(tmp_path: Path) -> None:
+def test_a_file_that_is_no_gateway_file_is_refused_with_what_one_is(tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
     with pytest.raises(UserError, match=r"gateway\.yaml: no such file; give the path of a gateway file"):
         load_gateway(file)
@@ -154,12 +154,12 @@ def test_a_file_that_is_none_is_told_what_a_gateway_file_is(tmp_path: Path) -> N
 
 
 def test_every_section_is_among_them() -> None:
-    told = {field.partition(".")[0] for field in WRONG}
-    assert set(Gateway.model_fields) <= told
+    found = {field.partition(".")[0] for field in WRONG}
+    assert set(Gateway.model_fields) <= found
 
 
 @pytest.mark.parametrize(
-    ("keys", "said"),
+    ("keys", "message"),
     [
         ("[]", r"keys\.yaml:1: holds no list of tenants"),
         ("[{name: a}]", r"keys\.yaml:1: needs just one of key and sha256"),
@@ -169,11 +169,11 @@ def test_every_section_is_among_them() -> None:
         ("[{name: a, key: b, color: c}]", r"keys\.yaml:1: unknown field"),
     ],
 )
-def test_a_mistake_in_the_key_file_is_told_without_keys(tmp_path: Path, keys: str, said: str) -> None:
+def test_a_mistake_in_the_key_file_is_reported_without_keys(tmp_path: Path, keys: str, message: str) -> None:
     (tmp_path / "keys.yaml").write_text(keys)
     file = tmp_path / "gateway.yaml"
     file.write_text(f"{ENGINES}tenants: {{file: keys.yaml}}\n")
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         plan(load_gateway(file))
 
 

@@ -203,10 +203,10 @@ async def refusal(*arguments: str) -> str:
     """What a start that fails says: one line, exit code 2, nothing on standard output."""
     process = await start(*arguments)
     async with asyncio.timeout(PATIENCE_S):
-        out, said = await process.communicate()
-    assert process.returncode == 2, (process.returncode, said)
-    assert not out and said.count(b"\n") == 1, (out, said)
-    return said.decode()
+        out, printed = await process.communicate()
+    assert process.returncode == 2, (process.returncode, printed)
+    assert not out and printed.count(b"\n") == 1, (out, printed)
+    return printed.decode()
 
 
 def test_a_port_in_use_is_one_clear_line() -> None:
@@ -214,12 +214,13 @@ def test_a_port_in_use_is_one_clear_line() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        said = run(refusal("--engine", "http://127.0.0.1:1", "--port", port, "--admin-port", "null"))
+        message = run(refusal("--engine", "http://127.0.0.1:1", "--port", port, "--admin-port", "null"))
         assert (
-            f"--port {port}: listen.port: 127.0.0.1:{port} cannot be listened on" in said and "choose another" in said
+            f"--port {port}: listen.port: 127.0.0.1:{port} cannot be listened on" in message
+            and "choose another" in message
         )
-        said = run(refusal("--engine", "http://127.0.0.1:1", "--port", "0", "--admin-port", port))
-        assert f"admin.port: 127.0.0.1:{port} cannot be listened on" in said
+        message = run(refusal("--engine", "http://127.0.0.1:1", "--port", "0", "--admin-port", port))
+        assert f"admin.port: 127.0.0.1:{port} cannot be listened on" in message
 
 
 def test_without_engines_nothing_is_served() -> None:

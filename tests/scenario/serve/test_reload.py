@@ -91,16 +91,16 @@ def test_policies_limits_tenants_and_keys_act_at_once(tmp_path: Path, caplog: py
             numbers = {tenant.name: tenant.id for tenant in gateway.api._tenants.all}  # type: ignore[union-attr]
             assert numbers == {"default": 0, "b": 2, "c": 3}, "a tenant stays who it was, and no number is given twice"
             assert gateway.named["order"]["virtual_token_counter"]["weights"] == {"2": 2.0}
-            told = resolved(gateway)
-            assert told["policies"]["router"]["name"] == "PrefixCache"
-            assert told["settings"]["held_s"] == 7 and gateway.server.limits.body_bytes == 1 << 20
+            settings = resolved(gateway)
+            assert settings["policies"]["router"]["name"] == "PrefixCache"
+            assert settings["settings"]["held_s"] == 7 and gateway.server.limits.body_bytes == 1 << 20
             assert gateway.world.settings.engines.stall_s == 9 and here.reload.drain_s == 3
-            assert told["needs_restart"] == ["shadow"] and told["policies"]["router"]["parameters"]
+            assert settings["needs_restart"] == ["shadow"] and settings["policies"]["router"]["parameters"]
             (warned,) = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
             assert warned == f"{here.file}:5: shadow: needs a restart; until then what was in force stays"
-            (said,) = [each.getMessage() for each in caplog.records if "was read again" in each.getMessage()]
+            (messages,) = [each.getMessage() for each in caplog.records if "was read again" in each.getMessage()]
             for field in ("policies.router", "policies.order", "policies.admission", "limits.held_s", "tenants.file"):
-                assert field in said
+                assert field in messages
 
     run(main())
 
@@ -155,8 +155,8 @@ def test_a_file_with_a_mistake_changes_nothing(tmp_path: Path, caplog: pytest.Lo
             before, router = resolved(here.gateway), here.gateway.control.router
             here.again(f"engines: [http://127.0.0.1:2]\nshadow: dualmap\n{wrong}\n")
             assert resolved(here.gateway) == before and here.gateway.control.router is router
-            (said,) = [each.getMessage() for each in caplog.records]
-            assert said.startswith("the gateway file is not taken, and nothing changes: ") and "\n" not in said
+            (messages,) = [each.getMessage() for each in caplog.records]
+            assert messages.startswith("the gateway file is not taken, and nothing changes: ") and "\n" not in messages
             here.again(ENGINES)
             assert resolved(here.gateway) == before
 
@@ -247,8 +247,8 @@ def _ask(gateway: Gateway, number: int) -> Wire:
     from poise.live.http.exchange import Exchange
 
     wire = Wire()
-    said = f"Tell me of thing {number % 3}. " * 30
-    body = b'{"model": "m", "prompt": "%s", "max_tokens": 4}' % said.encode()
+    text = f"Tell me of thing {number % 3}. " * 30
+    body = b'{"model": "m", "prompt": "%s", "max_tokens": 4}' % text.encode()
     exchange = Exchange("POST", b"/v1/completions", [], body, gateway.world.clock())
     exchange.join(wire, "127.0.0.1")
     gateway.api.receive(exchange)
@@ -291,23 +291,23 @@ def test_a_gateway_that_serves_changes_its_router_and_its_keys(tmp_path: Path) -
     run(main())
 
 
-def test_a_watched_file_with_a_mistake_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_watched_file_with_a_mistake_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     from poise.live.discovery.engines import Diff, EngineFile
     from poise.live.discovery.watch import watch_file
 
     async def main() -> None:
         file = tmp_path / "engines.yaml"
         file.write_text("[{name: a, url: 'http://127.0.0.1:1'}]")
-        watched, told = EngineFile(file), list[Diff]()
-        task = asyncio.get_running_loop().create_task(watch_file(watched, told.append, 0.001))
+        watched, seen = EngineFile(file), list[Diff]()
+        task = asyncio.get_running_loop().create_task(watch_file(watched, seen.append, 0.001))
         file.write_text("[{name: a, url: 'ftp://127.0.0.1:1'}]")
         await until(lambda: caplog.records)
         file.write_text("[{name: a, url: 'http://127.0.0.1:12'}]")
-        await until(lambda: told)
+        await until(lambda: seen)
         task.cancel()
-        (said,) = [each.getMessage() for each in caplog.records]
-        assert said.startswith(f"a watched file is not taken: {file}:1: ") and "stay" in said
-        assert len(told) == 1 and told[0].changed
+        (messages,) = [each.getMessage() for each in caplog.records]
+        assert messages.startswith(f"a watched file is not taken: {file}:1: ") and "stay" in messages
+        assert len(seen) == 1 and seen[0].changed
 
     run(main())
 
@@ -323,8 +323,8 @@ def test_the_round_robin_of_before_is_gone(tmp_path: Path) -> None:
             here.again(f"{ENGINES}tries: 9\n")
             from tests.live.admin.house import ask
 
-            told = (await ask(port, "/config")).json
-            assert told["policies"]["router"]["name"] == "PrefixCache" and told["needs_restart"] == ["tries"]
+            found = (await ask(port, "/config")).json
+            assert found["policies"]["router"]["name"] == "PrefixCache" and found["needs_restart"] == ["tries"]
             assert (await ask(port, "/metrics")).status == 200
             await admin.stop()
 

@@ -58,7 +58,7 @@ def test_orders_without_weights_are_let_be(tmp_path: Path) -> None:
         planned(tmp_path, "{order: fair}")
 
 
-def test_limits_are_asked_before_other_admissions(tmp_path: Path) -> None:
+def test_limits_are_checked_before_other_admissions(tmp_path: Path) -> None:
     kinds = [type(each) for each in planned(tmp_path, "{admission: ceiling}").control.admission]
     assert kinds == [TenantLimits, Ceiling]
     assert planned(tmp_path, keys="[{name: a, key: b}]").control.admission == (), "nobody has limits"

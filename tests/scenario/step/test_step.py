@@ -38,28 +38,28 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def asked(name: str = "step.yaml", *sets: str) -> StepQuestion:
+def question(name: str = "step.yaml", *sets: str) -> StepQuestion:
     return read(Path(name), sets)
 
 
 def test_a_step_without_chance_is_what_the_planner_says(home: Path) -> None:
-    study = asked().experiment
+    study = question().experiment
     found = compare(study)
     assert not study.chance and study.seeds == (0,) and len(found.cells) == 4
     for case in study.cases:
         job, layout = laid(case.parameters)
-        told = simulated(job, predict(job, layout))
+        predicted = simulated(job, predict(job, layout))
         (cell,) = found.of(case.label, 1.0)
-        assert cell.figures["step_s"] == told.seconds and cell.figures["mfu"] == told.mfu
-        assert cell.figures["tokens_per_s_per_device"] * 16 * told.seconds == pytest.approx(32 * 4096)
-        cost = 16 * 2.0 / 3600 * told.seconds / (32 * 4096 / 1e6)
+        assert cell.figures["step_s"] == predicted.seconds and cell.figures["mfu"] == predicted.mfu
+        assert cell.figures["tokens_per_s_per_device"] * 16 * predicted.seconds == pytest.approx(32 * 4096)
+        cost = 16 * 2.0 / 3600 * predicted.seconds / (32 * 4096 / 1e6)
         assert cell.figures["cost_usd_per_mtok"] == pytest.approx(cost)
     verdict = found.best(1.0)
     assert verdict.winner is not None and all(gap.half == 0 for gap in verdict.differences.values())
 
 
 def test_chance_hits_all_layouts_alike(home: Path) -> None:
-    found = compare(asked("chance.yaml").experiment)
+    found = compare(question("chance.yaml").experiment)
     for name in found.study.names:
         assert len({cell.figures["step_s"] for cell in found.of(name, 1.0)}) == 3
     assert Jitter(0.1, 0.2).draw(3, 1, 4, 8) == Jitter(0.1, 0.2).draw(3, 1, 4, 8)
@@ -68,7 +68,7 @@ def test_chance_hits_all_layouts_alike(home: Path) -> None:
 
 
 def test_the_slowest_pipeline_decides(home: Path) -> None:
-    for case in asked().experiment.cases:
+    for case in question().experiment.cases:
         job, layout = laid(case.parameters)
         found = predict(job, layout)
         ones, twos = (
@@ -79,7 +79,7 @@ def test_the_slowest_pipeline_decides(home: Path) -> None:
         assert even.seconds < jittered(job, found, [ones, twos]).seconds == jittered(job, found, [twos]).seconds
 
 
-def test_factors_of_chance_have_mean_1_and_the_variation_asked_for() -> None:
+def test_factors_of_chance_have_mean_1_and_the_requested_variation() -> None:
     factors = [float(each) for each in Jitter(0.0, 0.2).draw(0, 0, 1, 4000).microbatch]
     mean = sum(factors) / len(factors)
     assert mean == pytest.approx(1, abs=0.02)
@@ -99,8 +99,8 @@ def test_processes_and_parts_change_no_byte(home: Path) -> None:
 
 def contents(folder: Path) -> dict[str, Any]:
     """The files of a folder, without how long each cell took."""
-    told = {str(file.relative_to(folder)): json.loads(file.read_text()) for file in folder.rglob("*.json")}
-    return {name: {key: value for key, value in each.items() if key != "wall_s"} for name, each in told.items()}
+    result = {str(file.relative_to(folder)): json.loads(file.read_text()) for file in folder.rglob("*.json")}
+    return {name: {key: value for key, value in each.items() if key != "wall_s"} for name, each in result.items()}
 
 
 def test_it_goes_on_and_refuses_another_step(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,12 +119,12 @@ def test_it_goes_on_and_refuses_another_step(home: Path, capsys: pytest.CaptureF
 
 
 def test_a_number_varies(home: Path) -> None:
-    found = compare(asked("step.yaml", "compare.vary={batch: [32, 64]}").experiment, workers=Workers())
+    found = compare(question("step.yaml", "compare.vary={batch: [32, 64]}").experiment, workers=Workers())
     assert found.study.at == (32.0, 64.0)
     for name in found.study.names:
         one, two = (found.interval(name, "step_s", at).value for at in (32.0, 64.0))
         assert one is not None and two is not None and one < two < 2 * one  # filling and draining are paid once
-    devices = compare(asked("step.yaml", "compare.vary={devices: [16, 32]}").experiment)
+    devices = compare(question("step.yaml", "compare.vary={devices: [16, 32]}").experiment)
     for name in devices.study.names:
         one, two = (devices.interval(name, "step_s", at).value for at in (16.0, 32.0))
         assert one is not None and two is not None and two < one
@@ -132,12 +132,12 @@ def test_a_number_varies(home: Path) -> None:
 
 def test_what_is_printed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "step.yaml", "--jobs", "1"]) == 0
-    said = capsys.readouterr().out
-    assert "There is no chance in these steps" in said and "±" not in said
-    assert "tensor 2 pipeline 4 one_f_one_b" in said and "Best by Step: " in said
+    printed = capsys.readouterr().out
+    assert "There is no chance in these steps" in printed and "±" not in printed
+    assert "tensor 2 pipeline 4 one_f_one_b" in printed and "Best by Step: " in printed
     assert main(["simulate", "step.yaml", "--set", "layout={tensor: 2, pipeline: 4}", "--set", "schedule=zb_h1"]) == 0
-    said = capsys.readouterr().out
-    assert all(figure.label in said for figure in FIGURES)
+    printed = capsys.readouterr().out
+    assert all(figure.label in printed for figure in FIGURES)
     small = ["--set", "model=llama-3.1-70b", "--set", "layout={tensor: 2}", "--set", "schedule=one_f_one_b"]
     assert main(["simulate", "step.yaml", *small]) == 0
     assert "does not fit: " in capsys.readouterr().out
@@ -145,9 +145,9 @@ def test_what_is_printed(home: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_the_json_has_every_seed_and_the_verdict(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "chance.yaml", "--jobs", "1", "--json", "-", "--by", "mfu"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["kind"], told["by"], told["complete"], told["chance"]) == ("step", "mfu", True, True)
-    (setting,) = told["settings"]
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["kind"], printed["by"], printed["complete"], printed["chance"]) == ("step", "mfu", True, True)
+    (setting,) = printed["settings"]
     assert len(setting["cases"]) == 4 and setting["verdict"]["by"] == "mfu"
     assert all(len(each["per_seed"]) == 3 for each in setting["cases"].values())
 
@@ -174,23 +174,23 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("argv", "said"), WRONG, ids=[" ".join(argv[2:]) for argv, _ in WRONG])
-def test_mistakes_are_told_with_their_cure(
-    home: Path, argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("argv", "expected"), WRONG, ids=[" ".join(argv[2:]) for argv, _ in WRONG])
+def test_mistakes_are_reported_with_their_cure(
+    home: Path, argv: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*argv, "--quiet"]) == 2
     err = capsys.readouterr().err
-    assert said in err and len(err.splitlines()) == 1
+    assert expected in err and len(err.splitlines()) == 1
 
 
 def test_a_scenario_may_say_that_it_is_of_serving(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     serving = "model: poise/tiny\ncluster: {pools: [{device: H100}]}\nworkload: {poisson: {rate: 9, requests: 9}}\n"
-    told = []
-    for name, head in (("bare", ""), ("said", "kind: serving\n")):
+    seen = []
+    for name, head in (("bare", ""), ("stated", "kind: serving\n")):
         (home / f"{name}.yaml").write_text(head + serving)
         assert main(["compare", f"{name}.yaml", "--jobs", "1", "--json", "-"]) == 0
-        told.append(capsys.readouterr().out)
-    assert told[0] == told[1]
+        seen.append(capsys.readouterr().out)
+    assert seen[0] == seen[1]
     (home / "other.yaml").write_text(f"kind: shop\n{serving}")
     assert main(["simulate", "other.yaml"]) == 2
     assert "other.yaml:1: kind: 'shop' is not known here; give serving, or step" in capsys.readouterr().err

@@ -65,13 +65,13 @@ def copied(done: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(done / "out", tmp_path / "out"))
 
 
-def told(out: Path) -> dict[str, Any]:
+def result(out: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((out / "result.json").read_text())
     return found
 
 
 def test_a_tournament_is_screened_and_ranked(done: Path) -> None:
-    found = told(done / "out")
+    found = result(done / "out")
     assert not found["interrupted"]
     assert found["factors"]["router"] == ["least_requests", "round_robin", "prefix_cache"]
     assert set(found["carried"]) == {f"{a} / {b}" for a in ("alike", "shared", "recorded") for b in ("two", "three")}
@@ -87,8 +87,8 @@ def test_a_tournament_is_screened_and_ranked(done: Path) -> None:
     assert standings[0]["name"] in found["finals"]["together"]
 
 
-def test_effects_are_told_for_all_blocks_and_for_each_kind_of_traffic(done: Path) -> None:
-    screen = told(done / "out")["screen"]
+def test_effects_are_listed_for_all_blocks_and_for_each_kind_of_traffic(done: Path) -> None:
+    screen = result(done / "out")["screen"]
     router = screen["effects"]["router"]
     assert router["least_requests"]["value"] == 0
     assert router["round_robin"]["half"] > 0
@@ -104,7 +104,7 @@ def test_it_goes_on_where_it_was_stopped_to_the_same_result(done: Path, copied: 
     file.write_text("\n".join(lines[: len(lines) // 2]) + '\n{"print": "cut o')
     next((copied / "finals").rglob("cell.json")).unlink()
     assert played(done, "--out", str(copied), "--resume") == 0
-    assert told(copied) == told(done / "out")
+    assert result(copied) == result(done / "out")
     again = file.read_text().splitlines()
     assert len(again) == len(lines) and again[: len(lines) // 2] == lines[: len(lines) // 2]
 
@@ -114,8 +114,8 @@ SMALL = ("screen.runs=16", "loads=[1]", "factors={router: [least_requests, round
 
 @pytest.mark.slow
 def test_processes_change_nothing(home: Path) -> None:
-    asked = read(home / "tournament.yaml", SMALL)
-    assert play(asked).as_dict() == play(asked, workers=Workers(2)).as_dict()
+    tournament = read(home / "tournament.yaml", SMALL)
+    assert play(tournament).as_dict() == play(tournament, workers=Workers(2)).as_dict()
 
 
 @pytest.mark.slow
@@ -127,7 +127,7 @@ def test_parts_are_merged_to_the_same_result(home: Path, tmp_path: Path) -> None
     for number, part in enumerate(parts, 1):
         assert played(home, *options, "--out", part, "--shard", f"{number}/2") == 0
     assert main(["merge", str(tmp_path / "out"), *parts, "--quiet", "--jobs", "1"]) == 0
-    assert told(tmp_path / "out") == told(tmp_path / "alone")
+    assert result(tmp_path / "out") == result(tmp_path / "alone")
     alone, joined = ((tmp_path / each / "runs.jsonl").read_text().splitlines() for each in ("alone", "out"))
     assert sorted(json.loads(line)["print"] for line in alone) == sorted(json.loads(line)["print"] for line in joined)
 
@@ -136,8 +136,8 @@ def test_the_table_says_who_is_best(home: Path, capsys: pytest.CaptureFixture[st
     options = [word for each in SMALL for word in ("--set", each)]
     assert main(["compare", str(home / "tournament.yaml"), "--jobs", "1", *options]) == 0
     out = capsys.readouterr().out
-    for said in ("on average", "alone", "Finals", "The reference is least_requests, chunked."):
-        assert said in out
+    for expected in ("on average", "alone", "Finals", "The reference is least_requests, chunked."):
+        assert expected in out
 
 
 def test_an_existing_folder_needs_resume(done: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,12 +150,12 @@ def test_finals_of_another_length_are_run_anew(home: Path, tmp_path: Path) -> No
     options = [word for each in SMALL for word in ("--set", each)]
     out = tmp_path / "out"
     assert played(home, *options, "--out", str(out)) == 0
-    before, lines = told(out), (out / "runs.jsonl").read_text()
+    before, lines = result(out), (out / "runs.jsonl").read_text()
     longer = (*options, "--set", "finals.longer=3")
     assert played(home, *longer, "--out", str(out), "--resume") == 0
-    assert told(out)["finals"] != before["finals"] and (out / "runs.jsonl").read_text() == lines
+    assert result(out)["finals"] != before["finals"] and (out / "runs.jsonl").read_text() == lines
     assert played(home, *longer, "--out", str(tmp_path / "other")) == 0
-    assert told(out) == told(tmp_path / "other")
+    assert result(out) == result(tmp_path / "other")
 
 
 WRONG = {
@@ -181,11 +181,11 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("said", WRONG)
-def test_mistakes_are_one_line(home: Path, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert played(home, *WRONG[said]) == 2
+@pytest.mark.parametrize("expected", WRONG)
+def test_mistakes_are_one_line(home: Path, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert played(home, *WRONG[expected]) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert expected in error
     assert error.count("\n") == 1
 
 
@@ -204,5 +204,7 @@ def test_a_path_may_begin_with_a_variable(
 @pytest.mark.parametrize("name", ["tournament", "tournament_generated"])
 def test_the_examples_are_read(name: str) -> None:
     """Whether or not the recorded traces are there."""
-    asked = read(Path(__file__).parents[3] / "examples" / f"{name}.yaml")
-    assert len(asked.names()) >= 4 and asked.file.screen.runs >= len(asked.names()) * len(alone(asked.factors))
+    tournament = read(Path(__file__).parents[3] / "examples" / f"{name}.yaml")
+    assert len(tournament.names()) >= 4 and tournament.file.screen.runs >= len(tournament.names()) * len(
+        alone(tournament.factors)
+    )

@@ -155,7 +155,7 @@ def test_measured_links_are_each_pair_s_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda: simulate_step(TWO, Costs.of([1, 2, 3]), Traffic(), free(2)), "f: 3 values for 2 stages"),
         (lambda: simulate_step(TWO, Costs(), Traffic(-1.0), free(2)), "message_bytes: -1 is negative"),
@@ -165,6 +165,6 @@ def test_measured_links_are_each_pair_s_own() -> None:
         (lambda: Wiring.measured([[0, 1], [0, 0]]), "from rank 1 to rank 0"),
     ],
 )
-def test_what_cannot_be(call: Callable[[], object], said: str) -> None:
-    with pytest.raises(ScheduleError, match=said):
+def test_what_cannot_be(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
         call()

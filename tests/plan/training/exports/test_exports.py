@@ -135,7 +135,7 @@ def test_galvatron_has_a_value_for_each_layer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("export", "layout", "said"),
+    ("export", "layout", "message"),
     [
         (
             megatron,
@@ -151,8 +151,8 @@ def test_galvatron_has_a_value_for_each_layer() -> None:
         (galvatron, Layout(pipeline=4, data=2, schedule="zb_h1"), "Galvatron has no schedule zb_h1; it has gpipe"),
     ],
 )
-def test_what_a_trainer_cannot_run_is_refused(export: Any, layout: Layout, said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+def test_what_a_trainer_cannot_run_is_refused(export: Any, layout: Layout, message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         export(a_job(8), layout)
 
 
