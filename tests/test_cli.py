@@ -435,6 +435,25 @@ def test_the_demo(
         assert str(tmp_path / "out" / file) in printed and (tmp_path / "out" / file).stat().st_size > 1000
 
 
+def test_a_quiet_demo_writes_its_files_and_prints_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo_module, "REQUESTS", 60)
+    assert main(["demo", "--quiet", "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert (tmp_path / "report.html").stat().st_size > 1000
+
+
+def test_memory_that_runs_out_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def show(*_: object) -> None:
+        raise MemoryError("Unable to allocate 7.45 GiB")
+
+    monkeypatch.setattr("poise.scenario.command.show_listing", show)
+    assert main(["models"]) == 2
+    line = "poise: memory ran out (Unable to allocate 7.45 GiB); ask for fewer requests, replicas or seeds\n"
+    assert capsys.readouterr().err == line
+
+
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.yaml"))
 
 

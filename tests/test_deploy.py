@@ -35,8 +35,8 @@ def loaded(name: str) -> Any:
 def expressions() -> list[str]:
     """What the dashboard asks, with its variables set."""
     panels = json.loads(dashboard.FILE.read_text())["panels"]
-    asked = [target["expr"] for panel in panels for target in panel.get("targets", [])]
-    return [each.replace("$gateway", ".*").replace("$__rate_interval", "1m") for each in asked]
+    queried = [target["expr"] for panel in panels for target in panel.get("targets", [])]
+    return [each.replace("$gateway", ".*").replace("$__rate_interval", "1m") for each in queried]
 
 
 def rules() -> list[str]:
@@ -47,7 +47,7 @@ def test_the_dashboard_is_what_its_tool_writes() -> None:
     assert json.loads(dashboard.FILE.read_text()) == json.loads(json.dumps(dashboard.dashboard()))
 
 
-def test_every_metric_that_is_asked_for_exists() -> None:
+def test_every_metric_that_is_queried_exists() -> None:
     async def main() -> set[str]:
         pools = [PoolSpec(name="chat", min_replicas=1, max_replicas=2)]
         async with Live(2, PrefixCache(), scaler=KeepAlive(keep_s=30.0), pools=pools) as live:
@@ -55,8 +55,8 @@ def test_every_metric_that_is_asked_for_exists() -> None:
             return {family.name for family in live.gateway.stats._families()}
 
     names = asyncio.run(main())
-    asked = {re.sub(r"_bucket$", "", name) for each in (*expressions(), *rules()) for name in METRIC.findall(each)}
-    assert asked <= names
+    queried = {re.sub(r"_bucket$", "", name) for each in (*expressions(), *rules()) for name in METRIC.findall(each)}
+    assert queried <= names
 
 
 def test_the_files_of_compose_lead_to_one_another() -> None:

@@ -1,7 +1,8 @@
 """Build what is published into a folder, or try what was built: `make wheels` and `make test-wheels` call this.
 
     python tools/wheels.py             sdist, both pure wheels, and a compiled wheel for each Python found
-    python tools/wheels.py --test      each wheel in a fresh environment, with its dependencies from the registry
+    python tools/wheels.py --test      each wheel in a fresh environment, with its dependencies from the registry;
+                                       builds them first where there are none
     python tools/wheels.py --python P  with this Python too; may be repeated
 
 Compiled wheels are built from the sdist, so that it is known to hold what that takes. Pythons are looked for on PATH,
@@ -37,7 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Build the wheels, or try them.")
     parser.add_argument("--out", type=Path, default=ROOT / "dist", metavar="DIR", help="where they are (default: dist)")
     parser.add_argument("--python", action="append", default=[], metavar="PATH", help="a Python to build for")
-    parser.add_argument("--test", action="store_true", help="try the wheels that are there")
+    parser.add_argument("--test", action="store_true", help="try the wheels that are there, or build them")
     given = parser.parse_args()
     found = pythons(given.python)
     absent = [f"3.{minor}" for minor in MINORS if minor not in found]
@@ -116,6 +117,8 @@ def made(out: Path, command: list[str], cwd: Path = ROOT, **environment: str) ->
 
 def test(out: Path, found: dict[int, Path]) -> None:
     """Try each compiled wheel by its Python, then the pure one, and the extras of which both wheels are made."""
+    if not list(out.glob("poise-*-py3-none-any.whl")):
+        build(out, found)
     (pure,) = out.glob("poise-*-py3-none-any.whl")
     for minor, python in found.items():
         for wheel in out.glob(f"poise-*-cp3{minor}-*.whl"):

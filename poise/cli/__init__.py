@@ -172,11 +172,12 @@ def demo(
         bool, typer.Option("--skip-bad", help="Skip invalid rows of the trace and count them.")
     ] = False,
     columns: Columns = None,
+    quiet: Quiet = False,
 ) -> None:
     """Compare four routers at four loads on eight replicas."""
     from poise.scenario.command import show_demo
 
-    raise typer.Exit(INTERRUPTED if show_demo(trace, out, skip_bad, columns) else DONE)
+    raise typer.Exit(INTERRUPTED if show_demo(trace, out, skip_bad, columns, quiet=quiet) else DONE)
 
 
 @app.command()
@@ -427,6 +428,9 @@ def main(argv: list[str] | None = None) -> int:
     except (BrokenPipeError, SystemExit):  # Typer leaves by SystemExit when whoever reads us has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+    except MemoryError as error:
+        more = f" ({error})" if str(error) else ""
+        return _fail(f"memory ran out{more}; ask for fewer requests, replicas or seeds", MISTAKEN)
     except Exception as error:
         return _ours(error, f"internal error: {type(error).__name__}: {error}")
 

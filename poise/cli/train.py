@@ -73,9 +73,11 @@ Degrees = Annotated[str, typer.Option(metavar="N,…", help="Degrees to search; 
 def plan(
     model: Annotated[str, typer.Argument(help="A built-in model, or a config.json.", metavar="MODEL")],
     devices: Annotated[str, typer.Option("--devices", metavar="NAME", help="Device, as in H100.")],
-    gpus: Annotated[int, typer.Option("--gpus", metavar="N", help="Number of devices.", min=1)],
-    batch: Annotated[int, typer.Option("--batch", metavar="N", help="Sequences per step (global batch).", min=1)],
-    seq: Annotated[int, typer.Option("--seq", metavar="N", help="Tokens per sequence.", min=1)],
+    gpus: Annotated[int, typer.Option("--gpus", metavar="N", help="Number of devices.", min=1, max=1_000_000)],
+    batch: Annotated[
+        int, typer.Option("--batch", metavar="N", help="Sequences per step (global batch).", min=1, max=10**9)
+    ],
+    seq: Annotated[int, typer.Option("--seq", metavar="N", help="Tokens per sequence.", min=1, max=10**9)],
     precision: Annotated[str, typer.Option("--precision", metavar="P", help="Precision: bf16 or fp8.")] = "bf16",
     tensor: Degrees = "",
     pipeline: Degrees = "",

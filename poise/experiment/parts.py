@@ -52,7 +52,7 @@ def _read(part: Path) -> dict[str, Any]:
         ) from None
     except (OSError, ValueError) as error:
         raise UserError(f"{file}: cannot be read ({error}); run the part again with --shard and --resume") from None
-    if "asked" in fields:  # the name before version 0.2
+    if "asked" in fields:  # in parts of version 0.1
         fields["experiment"] = fields.pop("asked")
     return fields
 

@@ -18,7 +18,8 @@ SUPERLATIVE = {"cost": "cheapest", "gpus": "smallest", "energy": "thriftiest"}
 class Chosen:
     """A plan that holds. others: the next best fleets.  rate: requests per second.  changes: None where not known.
 
-    confirmed: whether all seeds were tried.  sure: whether the interval of the share lies above what is asked.
+    confirmed: whether fresh traffic was tried.  sure: whether the interval of the share lies above what is asked.
+    safer: the next larger fleet that is sure, where the best is not.
     """
 
     best: Trial
@@ -28,13 +29,14 @@ class Chosen:
     changes: Changes | None
     confirmed: bool
     sure: bool = True
+    safer: Trial | None = None
 
     def sentence(self) -> str:
         """The answer."""
         best, goal = self.best, self.goal
         price = f"${best.fleet.price_per_hour:.2f}/h, " if best.fleet.price_per_hour else ""
         share = f"{write(best.attainment, 'share')}{'' if best.spread is None else f' ± {100 * best.spread:.2g} %'}"
-        doubt = " (not sure: chance may decide)" if self.confirmed and not self.sure else ""
+        doubt = f" (not sure{self._safer()})" if self.confirmed and not self.sure else ""
         parts = [
             f"Take {best.fleet.written}, {best.fleet.router}: {price}{counted(best.fleet.devices)}, the "
             f"{SUPERLATIVE[goal.minimize]} that holds the SLO, for {share} of the requests at "
@@ -43,6 +45,12 @@ class Chosen:
             self._next(),
         ]
         return f"{'; '.join(filter(None, parts))}."
+
+    def _safer(self) -> str:
+        if self.safer is None:
+            return ": chance may decide"
+        fleet = self.safer.fleet
+        return f"; {fleet.written}{f' at ${fleet.price_per_hour:.2f}/h' if fleet.price_per_hour else ''} is sure"
 
     def _headroom(self) -> str:
         """Up to which load it holds, or that this was not found out."""

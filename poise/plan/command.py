@@ -44,15 +44,6 @@ def plan_fleet(options: PlanOptions) -> bool:
     return found.found.interrupted
 
 
-def _sets(options: PlanOptions) -> list[str]:
-    """Changes of the scenario around the traffic, the names of its columns among them."""
-    if options.columns is None:
-        return options.sets
-    from poise.workload.readers.named import parse_columns
-
-    return [*options.sets, f"workload.columns={json.dumps(parse_columns(options.columns))}"]
-
-
 def ask(options: PlanOptions) -> PlanQuestion:
     """The question that the options state; UserError where they are not valid."""
     from poise.catalogue import device, model
@@ -74,7 +65,7 @@ def ask(options: PlanOptions) -> PlanQuestion:
     return PlanQuestion(
         source=Source(
             options.recorded, options.rate, _length(options.prompt_tokens, "--prompt-tokens"),
-            _length(options.output_tokens, "--output-tokens"), _sets(options),
+            _length(options.output_tokens, "--output-tokens"), options.sets, options.columns,
         ),
         model=model(options.model),
         goal=Goal(slo, attainment, options.minimize, options.budget, options.power_w),  # type: ignore[arg-type]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from poise.core.errors import UserError
 from poise.core.units import SECOND
+from poise.report.looks import FIRST
 from poise.workload import Workload
 from poise.workload.oddities import trace_line
 from poise.workload.paths import programs
@@ -25,11 +26,23 @@ WARMUP = 0.1
 
 
 @dataclass(frozen=True, slots=True)
+class Fresh:
+    """Traffic that the search has not seen. make: its n-th stretch, from 0; most: how many there are, None: any number.
+
+    first: the seed of the first one, where it is generated.
+    """
+
+    make: Callable[[int], Workload]
+    most: int | None = None
+    first: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Demand:
     """The load to be carried. rate: requests per second.  prompt, output: mean tokens; `long_prompt`: the 99th
     percentile of prompts.  longest: the most tokens of one request.  hit: the share of prompt tokens that an unlimited
-    prefix cache would find.  stretches: what is simulated in the search.  fresh: the same under other seeds, to confirm
-    what was found; none where the load is recorded.  whole: all of the traffic.  notes: what was left out.
+    prefix cache would find.  stretches: what is simulated in the search.  fresh: more of it, to confirm what was found;
+    None where there is no more.  whole: all of the traffic.  notes: what was left out.
     turns: requests of a program in the mean, 0 where there are no programs.
     """
 
@@ -40,10 +53,20 @@ class Demand:
     longest: int
     hit: float
     stretches: tuple[Workload, ...]
-    fresh: tuple[Workload, ...]
+    fresh: Fresh | None
     whole: Workload
     notes: tuple[str, ...] = ()
     turns: float = 0.0
+
+    @property
+    def recorded(self) -> bool:
+        """Whether there is no more traffic than what was recorded."""
+        return self.fresh is None or self.fresh.most is not None
+
+    @property
+    def bare(self) -> Demand:
+        """Without fresh traffic, for another process."""
+        return replace(self, fresh=None)
 
     @property
     def warmup_s(self) -> float:
@@ -51,17 +74,20 @@ class Demand:
         return WARMUP * span_s(self.stretches[0])
 
 
-def demand_of(workloads: Sequence[Workload], *, name: str, requests: int = REQUESTS) -> Demand:
+def demand_of(
+    workloads: Sequence[Workload], *, name: str, requests: int = REQUESTS, make: Callable[[int], Workload] | None = None
+) -> Demand:
     """The demand of one recorded workload, or of a generated one under several seeds.
 
-    The search takes the seed with more tokens per second than three in four, so that what it finds seldom fails the
-    others. name: of the traffic, for errors. requests: of one simulation. UserError for traffic that has no rate.
+    The search takes the seed with more tokens per second than three in four, so that what it finds seldom fails others.
+    name: of the traffic, for errors.  requests: of one simulation.  make: the load under a seed that is not among
+    `workloads`; None: it is recorded. UserError for traffic that has no rate.
     """
     first = workloads[0]
     if len(first) < 2 or first.concurrency or first.lanes is not None or not span_s(first):
         raise UserError(f"{name}: {_rateless(first)}; a plan needs arrivals over time: give more, or --rate")
     stretches = sorted((busiest(each, _rows(each, requests)) for each in workloads), key=tokens_per_s)
-    chosen = stretches.pop(3 * (len(stretches) - 1) // 4)
+    chosen = stretches[3 * (len(stretches) - 1) // 4]
     notes = [line] if (line := trace_line(first.source)) else []
     if len(chosen) < len(first):
         notes.append(f"sized for the busiest {len(chosen)} requests of {len(first)} ({span_s(chosen):.4g} s)")
@@ -73,11 +99,41 @@ def demand_of(workloads: Sequence[Workload], *, name: str, requests: int = REQUE
         longest=int((chosen.prompt.astype(np.int64) + chosen.output).max()),
         hit=chosen.reachable_hit_rate() if chosen.prefixes is not None else 0.0,
         stretches=(chosen,),
-        fresh=tuple(stretches),
+        fresh=_others(first, chosen) if make is None else _generated(make, len(workloads), requests),
         whole=first,
         notes=tuple(notes),
         turns=_turns(chosen),
     )
+
+
+def _generated(make: Callable[[int], Workload], first: int, requests: int) -> Fresh:
+    def stretch(n: int) -> Workload:
+        made = make(first + n)
+        return busiest(made, _rows(made, requests))
+
+    return Fresh(stretch, first=first)
+
+
+def _others(whole: Workload, chosen: Workload) -> Fresh | None:
+    """All stretches of a trace that are as long as `chosen`, each squeezed to its tokens per second, in mixed order.
+
+    None where there are fewer than `FIRST`, or where requests wait for earlier ones, whose times cannot be squeezed.
+    """
+    rows, rate = len(chosen), tokens_per_s(chosen)
+    if whole.after_offsets is not None or len(whole) < FIRST * rows:
+        return None
+    order = np.random.default_rng(0).permutation(len(whole) // rows)
+
+    def stretch(n: int) -> Workload:
+        begin = int(order[n]) * rows
+        own = take(whole, np.arange(begin, begin + rows))
+        since = own.arrival - own.arrival[0]
+        own.arrival = since
+        factor = rate / tokens_per_s(own) if span_s(own) else 1.0
+        own.arrival = (since / factor).astype(since.dtype)
+        return own
+
+    return Fresh(stretch, len(order))
 
 
 def busiest(workload: Workload, rows: int) -> Workload:

@@ -25,7 +25,7 @@ class PlanOptions:
     ] = None
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help="The same as TRAFFIC.")] = None
     rate: Annotated[
-        float | None, typer.Option(metavar="X", help="Poisson arrivals per second, in place of TRAFFIC.")
+        float | None, typer.Option(metavar="X", max=100_000, help="Poisson arrivals per second, in place of TRAFFIC.")
     ] = None
     prompt_tokens: Annotated[
         str | None, typer.Option(metavar="N", help="Prompt tokens per request: a number or a distribution.")
@@ -47,7 +47,7 @@ class PlanOptions:
     formats: Annotated[str, typer.Option(metavar="A,B,…", help="Weight formats to try.")] = "bf16,fp8"
     kv: Annotated[str, typer.Option(metavar="A,B,…", help="KV cache formats to try.")] = "bf16"
     engine: Annotated[str, typer.Option(metavar="NAME", help="Engine: vllm, sglang or tensorrt-llm.")] = "vllm"
-    widest: Annotated[int, typer.Option(metavar="N", min=1, help="Most devices per replica.")] = 16
+    widest: Annotated[int, typer.Option(metavar="N", min=1, max=4096, help="Most devices per replica.")] = 16
     no_split: Annotated[bool, typer.Option("--no-split", help="Do not split prefill and decode.")] = False
     no_mix: Annotated[bool, typer.Option("--no-mix", help="Use one kind of replica per role.")] = False
     scale: Annotated[
@@ -62,15 +62,16 @@ class PlanOptions:
         list[str],
         typer.Option("--set", metavar="PATH=VALUE", help="Change a field of TRAFFIC, as in workload.scale=2."),
     ] = field(default_factory=list)
-    requests: Annotated[int, typer.Option(metavar="N", min=100, help="Requests per simulation.")] = 4000
+    requests: Annotated[int, typer.Option(metavar="N", min=100, max=10_000_000, help="Requests per simulation.")] = 4000
     seeds: Annotated[
-        int, typer.Option(metavar="N", min=2, help="Seeds that confirm the plan under generated load.")
-    ] = 5
+        int,
+        typer.Option(metavar="N", min=2, max=1000, help="Most seeds that confirm a fleet; it ends with what decides."),
+    ] = 30
     jobs: Jobs = None
     ray: Ray = None
-    time_s: Annotated[float | None, typer.Option("--time-limit", metavar="S", help="Longest search, in seconds.")] = (
-        None
-    )
+    time_s: Annotated[
+        float | None, typer.Option("--time-limit", metavar="S", max=1_000_000, help="Longest search, in seconds.")
+    ] = None
     json: Annotated[
         str | None, typer.Option("--json", metavar="FILE", help="Write the plan as JSON; - for standard output.")
     ] = None

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from polars import DataFrame
 
-SEEDS = 5
-"""Seeds of generated load: one for the search, all of them to confirm."""
+SEEDS = 30
+"""Most seeds that confirm a fleet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class PlanQuestion:
 
     prices: of devices, by name; basis: where they are from.  formats, kv: of weights and of the KV cache.  split, mix:
     whether prefill and decode may be separate, and whether one role may have several kinds of replica.  widest: most
-    devices of one replica.  caps: power caps to try, by device.  requests: of one simulation.
+    devices of one replica.  caps: power caps to try, by device.  requests: of one simulation.  seeds: most of a fleet.
     scale: whether scalers are simulated (None: where they could save much, and soon).  start: how long a replica takes
     to serve.
     """
@@ -81,7 +81,7 @@ class PlanQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The answer. best, sure: see `Confirmed`; best is None where nothing holds.
+    """The answer. best, sure, times: see `Confirmed`; best is None where nothing holds.
 
     workload: the section of a scenario.  unlimited: what would be best without budget, power limit and numbers of
     devices, where nothing holds within them.
@@ -97,6 +97,7 @@ class Plan:
     found: SearchResult
     best: Trial | None
     sure: Trial | None = None
+    times: float | None = None
     unlimited: Trial | None = None
     changes: Changes | None = None
     scaling: Autoscale | None = None
@@ -132,10 +133,18 @@ class Plan:
         """What the files that deploy the plan need besides its fleet."""
         ask, demand, grown = self.ask, self.demand, self._grown
         return Setting(
-            workload=self.workload, slo=ask.goal.slo, seeds=tuple(range(1 + len(demand.fresh))),
+            workload=self.workload, slo=ask.goal.slo, seeds=self._seeds,
             warmup_s=demand.warmup_s, belief=ask.belief, cost=ask.cost, longest=demand.longest,
             scaler=None if grown is None else {grown.scaler: dict(grown.settings)},
         )  # fmt: skip
+
+    @property
+    def _seeds(self) -> tuple[int, ...]:
+        """The seeds that confirmed the plan."""
+        fresh = self.demand.fresh
+        if self.best is None or fresh is None or self.demand.recorded:
+            return (0,)
+        return tuple(range(fresh.first, fresh.first + self.best.seeds))
 
     @property
     def deployed(self) -> Fleet | None:
@@ -157,6 +166,7 @@ class Plan:
         return Chosen(
             self.best, others, self.ask.goal, self.demand.rate, self.changes,
             confirmed=not self.found.interrupted, sure=self.sure is self.best,
+            safer=None if self.sure is self.best else self.sure,
         )  # fmt: skip
 
     def frame(self) -> DataFrame:
@@ -230,7 +240,7 @@ def plan(ask: PlanQuestion, ways: SearchOptions | None = None) -> Plan:
     cannot be met the plan has no best, and the reason.
     """
     since, ways = time.perf_counter(), ways or SearchOptions()
-    demand, workload = read_demand(ask.source, Pool(ask.model, ask.devices[0]), ask.seeds, ask.requests)
+    demand, workload = read_demand(ask.source, Pool(ask.model, ask.devices[0]), ask.requests)
     if ask.goal.slo.program_s is not None and not demand.turns:
         raise UserError("--slo program_s: the traffic has no programs; give e2e_s, or traffic with sessions or joins")
     kinds = _units(ask, demand)
@@ -270,10 +280,10 @@ def _finished(plan: Plan, limits: Limits, ways: SearchOptions, left_s: float | N
     """The plan with the analyses after the search; an interruption leaves out the rest."""
     found, free = plan.found, plan.ask.goal.unlimited
     with interrupts() as stop, ending(stop, left_s):
-        confirmed = confirm(found, limits, stop.is_set)
+        confirmed = confirm(found, limits, plan.ask.seeds, ways.workers, stop, ways.progress)
         best = confirmed.best
         if best is not None:
-            plan = replace(plan, best=best, sure=confirmed.sure)
+            plan = replace(plan, best=best, sure=confirmed.sure, times=confirmed.times)
             found.settle(smaller(best, plan.ask.goal))
             if not stop.is_set():
                 plan = replace(plan, changes=changes(best, found.trials, found.bench))

@@ -114,7 +114,8 @@ def search(
     found, since = SearchResult(bench), time.perf_counter()
     with interrupts() as stop, ending(stop, time_s):
         with worker_pool(workers or Workers(), stop, _climbed) as hands:
-            _Running(space, bench, limits, found, hands, progress, better, since).run()
+            bare = replace(bench, demand=bench.demand.bare)
+            _Running(space, bare, limits, found, hands, progress, better, since).run()
         found.interrupted = stop.is_set()
     return found
 

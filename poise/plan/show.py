@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil
 
+from poise.plan.demand import MOST
 from poise.plan.plan import Plan
 from poise.plan.rows import HEADS, cells
 from poise.plan.scale import SAVES, Scaled, ScaledPlan, pool_name, why_not
@@ -13,6 +15,9 @@ from poise.report.table import show
 
 ROWS = 8
 """Fleets of a table at most."""
+
+MOST_SEEDS = 1000
+"""Seeds from which on more are not worth asking for."""
 
 
 def show_plan(plan: Plan) -> None:
@@ -129,25 +134,51 @@ def spent(grown: ScaledPlan) -> str:
 
 
 def _risk(plan: Plan, best: Trial) -> Iterator[str]:
-    """The plan's confidence."""
-    seeds = 1 + len(plan.demand.fresh)
-    over = f"over {seeds} seeds" if seeds > 1 else "over blocks of the recorded time"
+    """The plan's confidence, and where it is not sure what would decide it."""
     if plan.found.interrupted:
         return
+    goal = f"{100 * plan.ask.goal.attainment:g} %"
     if plan.sure is best:
-        yield f"sure: the 95 % interval of the share that meets the SLO lies above {plan.ask.goal.attainment:g} {over}"
-    elif plan.sure is not None:
+        yield f"sure: {_interval(best)} of the requests meet the SLO over {_seeds(plan, best)}, above the {goal} asked"
+        return
+    parts = [f"not sure: {_interval(best)} over {_seeds(plan, best)}, around the {goal} asked", decides(plan, best)]
+    if plan.sure is not None:
         fleet = plan.sure.fleet
-        yield (
-            f"not sure: {100 * best.attainment:.2f} % {_interval(best)} {over}; "
-            f"{fleet.written}, {fleet.router} (${fleet.price_per_hour:.2f}/h) is sure"
-        )
+        price = f"${fleet.price_per_hour:.2f}/h, " if fleet.price_per_hour else ""
+        more = f"{price}{_interval(plan.sure)} over {_seeds(plan, plan.sure)}"
+        parts.append(f"{fleet.written}, {fleet.router} ({more}) is sure")
     else:
-        yield f"not sure: {100 * best.attainment:.2f} % {_interval(best)} {over}, and no fleet near it is"
+        parts.append("no fleet near it is sure either")
+    yield "; ".join(filter(None, parts))
+
+
+def decides(plan: Plan, best: Trial) -> str:
+    """How much more traffic would decide whether a fleet that is not sure holds."""
+    if plan.ask.goal.attainment == 1.0:
+        return "no number of requests makes sure of all of them: ask for less than attainment=1"
+    if plan.times is None:
+        return "" if best.spread is None else "no number of seeds decides a share that is the one asked"
+    wanted = ceil(plan.times * best.seeds)
+    if not plan.demand.recorded:
+        return f"about --seeds {wanted} would decide" if wanted <= MOST_SEEDS else "it lies on the edge"
+    rows, whole = wanted * len(plan.demand.stretches[0]), len(plan.demand.whole)
+    if rows <= min(whole, MOST):
+        return f"about --requests {rows} would decide"
+    return f"about {rows:,} requests of such traffic would decide, and the trace has {whole:,}"
+
+
+def _seeds(plan: Plan, trial: Trial) -> str:
+    """The traffic behind an interval."""
+    if trial.seeds == 1:
+        return "blocks of the recorded time"
+    return f"{trial.seeds} stretches of the trace at that rate" if plan.demand.recorded else f"{trial.seeds} seeds"
 
 
 def _interval(trial: Trial) -> str:
-    return "(too short to say how far off)" if trial.spread is None else f"± {100 * trial.spread:.2g}"
+    share = f"{100 * trial.attainment:.2f}"
+    return (
+        f"{share} % (too short to say how far off)" if trial.spread is None else f"{share} ± {100 * trial.spread:.2g} %"
+    )
 
 
 def what_changes(plan: Plan) -> Iterator[str]:

@@ -25,10 +25,11 @@ def as_dict(plan: Plan) -> dict[str, Any]:
         "traffic": {
             "from": ask.source.name, "rate": demand.rate, "prompt_tokens": demand.prompt,
             "output_tokens": demand.output, "reachable_hit_rate": demand.hit, "longest_tokens": demand.longest,
-            "requests_simulated": len(demand.stretches[0]), "seeds": len(demand.stretches) + len(demand.fresh),
+            "requests_simulated": len(demand.stretches[0]), "recorded": demand.recorded,
             "notes": list(demand.notes),
         },
         "plan": None if best is None else _plan(plan, best),
+        "times_to_decide": plan.times,
         "sure": None if plan.sure is None else plan.sure.as_dict(),
         "why_none": [] if best is not None else nothing(plan),
         "without_limits": None if plan.unlimited is None else plan.unlimited.as_dict(),

@@ -12,7 +12,7 @@ from poise.core.errors import ScenarioError, UserError
 from poise.core.spec import Cluster, Device, Pool
 from poise.plan.demand import LEAST_S, MOST, REQUESTS, Demand, demand_of
 from poise.scenario.load import Loaded, validated
-from poise.scenario.override import apply_override, parse_override
+from poise.scenario.override import apply_override, of_trace, parse_override
 from poise.scenario.place import Places, at_home
 from poise.scenario.read import read_yaml
 from poise.scenario.resolve import resolved_workload
@@ -28,6 +28,7 @@ class Source:
 
     file: a trace, or a scenario of which the workload is taken.  rate, prompt_tokens, output_tokens: Poisson arrivals
     in its place; lengths are numbers or distributions.  sets: changes of fields, as in `workload.scale=2`.
+    columns: which columns of the trace hold which fields, as in `arrival_s=created at`.
     """
 
     file: Path | None = None
@@ -35,6 +36,7 @@ class Source:
     prompt_tokens: Any = None
     output_tokens: Any = None
     sets: Sequence[str] = ()
+    columns: str | None = None
 
     @property
     def name(self) -> str:
@@ -45,13 +47,17 @@ class Source:
         """An error about a trace without mention of the scenario around it, which the user has not written."""
         if self.file is None or self.file.suffix in SCENARIOS:
             return error
-        text = str(error).removeprefix(f"{self.file}: workload.trace: ")
-        return UserError(text.replace("set skip_bad: true (--skip-bad)", "give --set workload.skip_bad=true"))
+        text = str(error).replace(f"{self.file}: workload.trace: {self.file}: ", f"{self.file}: ")
+        text = text.replace(f"{self.file}: workload.trace: ", f"{self.file}: ")
+        for field in ("skip_bad", "ignore_model"):
+            text = text.replace(f"set workload.{field}: true", f"give --set workload.{field}=true")
+            text = text.replace(f"set {field}: true", f"give --set workload.{field}=true")
+        return UserError(text.replace(" (--skip-bad)", ""))
 
     def load(self, device: Device) -> Loaded:
         """A scenario with these requests; `device` is its cluster where it names none."""
         data, places = self._data()
-        for option in map(parse_override, self.sets):
+        for option in (*map(parse_override, self.sets), *of_trace(False, self.columns)):
             apply_override(data, places, *option)
         data.setdefault("cluster", {"pools": [{"device": device.name}]})
         folder = at_home(self.file).parent if self.file is not None else Path()
@@ -66,7 +72,8 @@ class Source:
             )
         if self.file.suffix in SCENARIOS:
             return read_yaml(at_home(self.file), str(self.file))
-        return {"workload": {"trace": self.file.name}}, Places(str(self.file))
+        file = str(self.file)
+        return {"workload": {"trace": file}}, Places(file, overrides={("workload", "trace"): file})
 
     def _poisson(self) -> dict[str, Any]:
         if self.rate is None:
@@ -78,19 +85,28 @@ class Source:
         return {"rate": self.rate, "requests": requests, **{name: value for name, value in given.items() if value}}
 
 
-def read_demand(source: Source, pool: Pool, seeds: int, requests: int) -> tuple[Demand, dict[str, Any]]:
+SEARCHED = 5
+"""Seeds of generated load, one of which is searched; those after them confirm."""
+
+
+def read_demand(source: Source, pool: Pool, requests: int) -> tuple[Demand, dict[str, Any]]:
     """The demand, and the workload section of a scenario that has it.
 
-    pool: any replica of the model, since a trace may name its models.  seeds: of generated load, the first of
-    which is searched. UserError for traffic that cannot be read or has no rate.
+    pool: any replica of the model, since a trace may name its models. UserError for traffic that cannot be read or has
+    no rate.
     """
     loaded = source.load(pool.device)
     traffic = Traffic(loaded, Cluster((pool,)))
+
+    def make(seed: int) -> Workload:
+        return _ended(traffic.make(seed), requests, loaded)
+
     try:
-        made = [_ended(traffic.make(seed), requests, loaded) for seed in range(1 if traffic.recorded else seeds)]
+        made = [make(seed) for seed in range(1 if traffic.recorded else SEARCHED)]
     except ScenarioError as error:
         raise source.plain(error) from None
-    return demand_of(made, name=source.name, requests=requests), resolved_workload(loaded)
+    more = None if traffic.recorded else make
+    return demand_of(made, name=source.name, requests=requests, make=more), resolved_workload(loaded)
 
 
 def _ended(workload: Workload, requests: int, loaded: Loaded) -> Workload:

@@ -32,11 +32,14 @@ from poise.workload import Workload
 
 _ATTAINMENT: Path = ("slo_attainment",)
 
+MEANS = ("ttft_s", "tpot_s", "e2e_s", "program_s", "watts", "usd_per_mtok", "j_per_mtok", "busy_time", "hit")
+"""Figures of a trial over several seeds that are means of theirs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
     """The results of a fleet, means over stretches. attainment: share of arrivals that met the SLO; `spread` is half of
-    the 95 % interval (over seeds, or over blocks of time of one run; None where it cannot be computed).
+    the interval (over `seeds`, or over blocks of time of one run at 95 %; None where it cannot be computed).
 
     ttft_s, tpot_s, e2e_s: what the goal's share of the requests stayed within (None: fewer finished); program_s: the
     same of programs (None as well where there are none).
@@ -59,10 +62,18 @@ class Trial:
     hit: float | None
     misses: dict[str, float]
     cut: bool = False
+    seeds: int = 1
 
     def meets(self, goal: Goal) -> bool:
         """Whether enough arrivals met the SLO."""
         return self.attainment >= goal.attainment
+
+    def side(self, goal: Goal) -> int:
+        """1 where the interval of the share lies at or above the goal, -1 where below it, 0 where it contains it."""
+        if self.spread is None:
+            return 0
+        low, high = self.attainment - self.spread, self.attainment + self.spread
+        return 1 if low >= goal.attainment else -1 if high < goal.attainment else 0
 
     def value(self, goal: Goal) -> float:
         """The objective: dollars per hour, devices, or joules per million tokens."""
@@ -79,6 +90,15 @@ class Trial:
             "price_per_hour": fleet.price_per_hour, "power_w": fleet.power_w,
         }  # fmt: skip
         return {**about, **fields}
+
+
+@dataclass(frozen=True, slots=True)
+class SeedTrial:
+    """The trial of one seed. arrived: requests that are judged; independent: the independent ones they count as."""
+
+    trial: Trial
+    arrived: float
+    independent: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +134,17 @@ class Bench:
         runs = [self._run(fleet, load, seed, feasibility) for seed, load in enumerate(loads)]
         if feasibility is not None and runs[0].interrupted and feasibility.gone(runs[0], runs[0].ended_at):
             return self._cut(fleet, runs[0], feasibility)
+        return self._measured(fleet, runs)
+
+    def seed_trial(self, fleet: Fleet, workload: Workload, seed: int) -> SeedTrial:
+        """The trial of a fleet under one workload, to be joined with those of other seeds."""
+        run, warmup = self._run(fleet, workload, seed, None), self.demand.warmup_s
+        return SeedTrial(
+            self._measured(fleet, [run]), float(counted(run, warmup).sum()), float(independent(run, warmup))
+        )
+
+    def _measured(self, fleet: Fleet, runs: Sequence[Run]) -> Trial:
+        warmup = self.demand.warmup_s
         figures = [measure(run, fleet.cluster(), self.slo, warmup_s=warmup) for run in runs]
         shares = [_share(run, self.slo, warmup) for run in runs]
         return Trial(
@@ -130,6 +161,7 @@ class Bench:
             busy_time=_mean(each.busy_time.mean for each in figures) or 0.0,
             hit=_mean(each.prefix_hit_rate for each in figures),
             misses=_misses(runs, self.slo, warmup),
+            seeds=len(runs),
         )
 
     def whole(self, trial: Trial) -> Trial:
@@ -174,10 +206,36 @@ def _spread(runs: Sequence[Run], shares: Sequence[float], slo: Slo, warmup_s: fl
 
     It holds near 0 and 1 too (`report.shares`): all of 200 arrivals are not 100 ± 0 %.
     """
-    found = over_seeds(shares) if len(shares) > 1 else _by_blocks(runs[0], slo, warmup_s)
     counts = [float(counted(run, warmup_s).sum()) for run in runs]
-    size = sample_size(counts, (independent(run, warmup_s) for run in runs), shares, by_seeds=len(runs) > 1)
-    return score(replace(found, value=mean(shares)), [mean(shares)], size, CONFIDENCE).half
+    sizes = (independent(run, warmup_s) for run in runs)
+    if len(runs) > 1:
+        return _over_seeds(shares, counts, sizes, CONFIDENCE)
+    size = sample_size(counts, sizes, shares, by_seeds=False)
+    found = replace(_by_blocks(runs[0], slo, warmup_s), value=shares[0])
+    return score(found, shares, size, CONFIDENCE).half
+
+
+def joined(seen: Sequence[SeedTrial], confidence: float) -> Trial:
+    """The trial of one fleet over two or more seeds: means, and the interval of the share with `confidence`."""
+    trials = [each.trial for each in seen]
+    shares = [each.attainment for each in trials]
+    counts, sizes = [each.arrived for each in seen], [each.independent for each in seen]
+    means: dict[str, Any] = {name: _mean(getattr(each, name) for each in trials) for name in MEANS}
+    return replace(
+        trials[0],
+        attainment=mean(shares),
+        spread=_over_seeds(shares, counts, sizes, confidence),
+        misses={name: mean([each.misses[name] for each in trials]) for name in trials[0].misses},
+        seeds=len(seen),
+        **means,
+    )  # fmt: skip
+
+
+def _over_seeds(
+    shares: Sequence[float], counts: Sequence[float], sizes: Iterable[float], confidence: float
+) -> float | None:
+    size = sample_size(counts, sizes, shares, by_seeds=True)
+    return score(over_seeds(shares, confidence), [mean(shares)], size, confidence).half
 
 
 def _by_blocks(run: Run, slo: Slo, warmup_s: float) -> Interval:

@@ -162,10 +162,7 @@ class _Reading:
         """The columns."""
         known = [life for life in self.lives.values() if self._usable(life)]
         if not known:
-            raise TraceError(
-                f"the recording has {len(self.lives)} requests, and none that finished with its tokens counted; give "
-                "one that covers some traffic"
-            )
+            raise TraceError(self._nothing())
         known.sort(key=lambda life: life.arrived_at)  # stable: ids rise with arrival
         start = self._start()
         for life in known:
@@ -195,6 +192,13 @@ class _Reading:
             self._edges(known, start),
             notes,
         )
+
+    def _nothing(self) -> str:
+        """Why there is nothing to go by: no request, or answers whose first token cannot be seen."""
+        had = f"the recording has {len(self.lives)} requests, and none that finished with its tokens counted"
+        if whole := sum(life.status == FINISHED and life.first_token_at < 0 for life in self.lives.values()):
+            return f"{had}; {whole} were not streamed, so their first token is not known: record some with stream: true"
+        return f"{had}; give one that covers some traffic"
 
     @staticmethod
     def _usable(life: RequestTimes) -> bool:

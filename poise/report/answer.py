@@ -43,6 +43,11 @@ class Basis:
     own: bool = True
 
 
+def nearest(loads: Iterable[float]) -> float:
+    """The load nearest to load 1 by ratio, so 2 is as far away as 0.5; the first of equals."""
+    return min(loads, key=lambda load: abs(math.log(load)))
+
+
 def unbeaten(names: Sequence[str], verdicts: Iterable[Verdict]) -> list[str]:
     """The policies that no other is known to beat under any of the verdicts."""
     some = list(verdicts)
@@ -77,8 +82,8 @@ def decide(basis: Basis) -> str:
     even = [load for load, each in verdicts.items() if load not in won and not each.unknown]
     if not best:
         return _open(basis, verdicts, even, good[0])
-    parts = [_lead(best, _nearest(won), verdicts)] if won else []
-    others = [load for load in won if load != _nearest(won)]
+    parts = [_lead(best, nearest(won), verdicts)] if won else []
+    others = [load for load in won if load != nearest(won)]
     parts += [f"best at {_at(others)} too"] if others else []
     parts += [f"as good as any at {_at(even)}"] if even else []
     unknown = [load for load, each in verdicts.items() if load not in won and load not in even]
@@ -95,10 +100,10 @@ def _only(basis: Basis) -> str:
 
 def _open(basis: Basis, verdicts: Mapping[float, Verdict], even: Sequence[float], best: str) -> str:
     """No policy is better beyond chance, or nothing is known of chance."""
-    first = verdicts[_nearest(list(verdicts))]
+    first = verdicts[nearest(verdicts)]
     if not even:
         return f"No verdict by {first.by.label}: {first.lack}."
-    known = verdicts[_nearest(even)]
+    known = verdicts[nearest(even)]
     more = f"; {known.more}" if known.more else ""
     text = f"Take any: by {known.by.label} no difference is beyond chance at {_at(even)} ({known.within}{more})"
     alone = replace(basis, names=(best,))  # all carry the same
@@ -113,11 +118,6 @@ def _most(basis: Basis, name: str) -> float:
     """The highest load that a policy carries, 0 where none is known."""
     found = basis.carried.get(name)
     return 0.0 if found is None or found.load is None else found.load
-
-
-def _nearest(loads: Sequence[float]) -> float:
-    """The load that is nearest to load 1."""
-    return min(loads, key=lambda load: abs(math.log(load)))
 
 
 def _lead(best: str, load: float, verdicts: Mapping[float, Verdict]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from poise.report.answer import choice
+from poise.report.answer import choice, nearest
 from poise.report.chart import WIDTH, Extras, Goal, Mark, Room, Scale, chart
 from poise.report.drawings import load_axis, swept
 from poise.report.figures import ATTAINMENT, COST, GOODPUT, TTFT, Case, Figure
@@ -45,7 +45,8 @@ def _key(result: Mapping[str, object], figures: Sequence[Figure]) -> Iterator[Ti
 
 def judged_first(findings: Findings) -> Judged | None:
     """The load that the answer is about: load 1, or the nearest to it."""
-    return min(findings.judged, key=lambda each: abs(each.load - 1), default=None)
+    judged = {each.load: each for each in findings.judged}
+    return judged[nearest(judged)] if judged else None
 
 
 def chosen_policy(findings: Findings) -> str:

@@ -130,8 +130,10 @@ def _write(options: SimulateOptions, problem: Problem, outcome: Outcome) -> None
             print(text, file=sys.stderr if options.json == "-" else sys.stdout)
 
 
-def show_demo(trace: Path | None, out: Path, skip_bad: bool, columns: str | None = None) -> bool:
-    """Run the demo, print its tables and the paths of its files; returns whether it was interrupted."""
+def show_demo(
+    trace: Path | None, out: Path, skip_bad: bool, columns: str | None = None, *, quiet: bool = False
+) -> bool:
+    """Run the demo, print its tables and the paths of its files unless `quiet`; returns whether it was interrupted."""
     from poise.scenario.demo import demo
     from poise.scenario.write import check_writable
     from poise.workload.readers.named import parse_columns
@@ -139,14 +141,17 @@ def show_demo(trace: Path | None, out: Path, skip_bad: bool, columns: str | None
     check_writable(out, "--out", folder=True)
     planned = demo(trace, skip_bad=skip_bad, columns=None if columns is None else parse_columns(columns))
     with Bars() as bars:
-        comparison = planned.run(bars)
-    _show_demo(planned, comparison)
-    if not comparison.interrupted:
-        report, timeline = planned.write(comparison, out)
+        comparison = planned.run(None if quiet else bars)
+    if not quiet:
+        _show_demo(planned, comparison)
+    if comparison.interrupted:
+        return True
+    report, timeline = planned.write(comparison, out)
+    if not quiet:
         print(f"Report:   {report} (open it in a browser; it needs no network)")
         print(f"Figures:  {out / 'figures.csv'}, figures.parquet and figures/*.svg beside it")
         print(f"Timeline: {timeline} (drop it on https://ui.perfetto.dev, which keeps it on your machine)")
-    return comparison.interrupted
+    return False
 
 
 def _show_demo(planned: Demo, comparison: Comparison) -> None:

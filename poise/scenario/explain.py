@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 from poise.core.errors import ScenarioError
+from poise.scenario.magnitude import check_magnitude
 from poise.scenario.place import Path, Places
 from poise.scenario.schema import Scenario
 from poise.scenario.section import Section
@@ -63,6 +64,21 @@ _BOUNDS = {
     "less_than_equal": ("must be at most", "le"),
     "less_than": ("must be below", "lt"),
 }
+
+
+Root = TypeVar("Root", bound=Section)
+
+
+def checked(root: type[Root], data: dict[str, Any], places: Places) -> Root:
+    """Plain data as a file of `root`; ScenarioError for the first mistake."""
+    from pydantic import ValidationError
+
+    try:
+        file = root.model_validate(data)
+    except ValidationError as error:
+        raise first_mistake(error.errors(include_url=False), places, root) from None
+    check_magnitude(data, places)
+    return file
 
 
 def first_mistake(findings: list[Any], places: Places, root: type[Section] = Scenario) -> ScenarioError:

@@ -55,11 +55,6 @@ def load(path: str | Path, overrides: Sequence[str] = (), more: Sequence[Overrid
 
 def validated(data: dict[str, Any], places: Places) -> Scenario:
     """Plain data as a scenario; ScenarioError for the first mistake."""
-    from pydantic import ValidationError
+    from poise.scenario.explain import checked
 
-    from poise.scenario.explain import first_mistake
-
-    try:
-        return Scenario.model_validate(data)
-    except ValidationError as error:
-        raise first_mistake(error.errors(include_url=False), places) from None
+    return checked(Scenario, data, places)

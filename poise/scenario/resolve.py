@@ -106,15 +106,27 @@ def resolved_workload(loaded: Loaded) -> dict[str, Any]:
     if source == "trace":
         _absolute(loaded, data, "trace")
         return data
+    unused = {name for name in (*SOURCES, *TRACE_ONLY) if data.get(name) is not True}
+    used = {name: value for name, value in data.items() if name not in unused}
+    if source == "phases":
+        return used | {source: [_with_lengths(_given(each)) for each in data[source]]}
     for name in ("lengths", "counts", "arrivals"):
         _absolute(loaded, data, source, name)
-    inner = {name: value for name, value in data[source].items() if value is not None}
+    inner = _given(data[source])
     if isinstance(getattr(section, source), Generated) and "lengths" not in inner and not _OWN & data.keys():
-        inner = {"prompt_tokens": PROMPT_TOKENS, "output_tokens": OUTPUT_TOKENS} | inner
+        inner = _with_lengths(inner)
     if "points" in inner:
         inner.pop("begin_s")  # belongs to counts
-    unused = {name for name in (*SOURCES, *TRACE_ONLY) if data.get(name) is not True}
-    return {name: value for name, value in data.items() if name not in unused} | {source: inner}
+    return used | {source: inner}
+
+
+def _given(section: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in section.items() if value is not None}
+
+
+def _with_lengths(section: dict[str, Any]) -> dict[str, Any]:
+    """With the generators' own lengths where it has none."""
+    return {"prompt_tokens": PROMPT_TOKENS, "output_tokens": OUTPUT_TOKENS} | section
 
 
 _OWN = {"recorded_sessions", "workflows"}

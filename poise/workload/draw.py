@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from poise.core.errors import ScenarioError
+from poise.core.units import NEVER, SECOND
 
 
 def stream(seed: int, purpose: str) -> np.random.Generator:
@@ -29,9 +31,16 @@ def count(name: str, value: float, *, least: int = 1, most: int = 2**63 - 1) -> 
     """Return `value` as an int when it is a whole number from `least` to `most`, else raise ScenarioError."""
     _number(name, value)
     if value != int(value) or not least <= value <= most:
-        upper = f" and at most {most}" if most < 2**63 - 1 else ""
+        upper = f" and at most {most}" if most < 2**63 - 1 or value > most else ""
         raise ScenarioError(f"{name} is {value!r}; it must be a whole number of at least {least}{upper}")
     return int(value)
+
+
+def durations(name: str, drawn: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Drawn seconds as picoseconds; ScenarioError where one is longer than any run."""
+    if drawn.max(initial=0.0) * SECOND >= NEVER:
+        raise ScenarioError(f"{name} draws {drawn.max():g} s, and a run has at most 53 days; give shorter times")
+    return np.rint(drawn * SECOND).astype(np.int64)
 
 
 def _number(name: str, value: object) -> None:

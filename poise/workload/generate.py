@@ -24,8 +24,11 @@ Floats = NDArray[np.float64]
 PROMPT_TOKENS, OUTPUT_TOKENS = 512, 128
 """Lengths where none are given."""
 
-MOST_ROWS = 10**9
-"""Requests beyond which a typing mistake is likelier than intent; a billion rows take 16 GB."""
+MOST_ROWS = 10**8
+"""Requests beyond which a typing mistake is likelier than intent; so many take a quarter of an hour to simulate."""
+
+MOST_CV = 100
+"""The largest coefficient of variation of gaps; Gamma draws of a smaller shape are below the least float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,9 @@ def gamma(
 
 
 def gaps_of(cv: float, rng: np.random.Generator) -> Callable[[int], Floats]:
-    """A function that draws n Gamma gaps of mean 1 and coefficient of variation `cv`."""
+    """A function that draws n Gamma gaps of mean 1 and coefficient of variation `cv`, at most `MOST_CV`."""
+    if cv > MOST_CV:
+        raise ScenarioError(f"cv is {cv:g}; it must be at most {MOST_CV}, above which nearly all gaps round to 0")
     if cv == 0:
         return np.ones
     if cv == 1:
@@ -121,7 +126,7 @@ def closed(concurrency: int, requests: int, **options: Unpack[Options]) -> Workl
     """Return a closed load: `requests` in all, `concurrency` at a time; the next one enters when one ends."""
     concurrency = count("concurrency", concurrency)
     workload = filled(np.zeros(_rows(requests, None, 0)), options, {"kind": "closed", "concurrency": concurrency})
-    workload.concurrency = concurrency
+    workload.concurrency = min(concurrency, len(workload))
     return workload
 
 

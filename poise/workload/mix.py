@@ -18,6 +18,9 @@ from poise.workload.table import Prefixes, Workload
 
 Lengths = NDArray[np.int32]
 
+MOST = 2**31 - 1
+"""The largest length and tenant that a column holds."""
+
 
 @dataclass(frozen=True, slots=True)
 class RequestClass:
@@ -55,7 +58,9 @@ def classes(workload: Workload, kinds: Mapping[str, RequestClass], *, seed: int 
         given = [getattr(kind, f"{name}_s") for kind in each]
         found[name] = _chosen(getattr(workload, name), of, [_instant(name, one) for one in given], np.int64)
     found["priority"] = _chosen(workload.priority, of, [kind.priority for kind in each], np.int16)
-    owners = [at if kind.tenant is None else count("tenant", kind.tenant, least=0) for at, kind in enumerate(each)]
+    owners = [
+        at if kind.tenant is None else count("tenant", kind.tenant, least=0, most=MOST) for at, kind in enumerate(each)
+    ]
     return replace(workload, **found, tenant=np.array(owners, np.int32)[of])
 
 
@@ -91,10 +96,20 @@ def shift(workload: Workload, *, after: float = 0.5, prompt: float = 1.0, output
     positive("after", after, zero=True)
     late = np.arange(len(workload)) >= int(after * len(workload))
     changed = [
-        np.where(late, np.maximum(np.rint(column * positive(name, by)), 1), column).astype(np.int32)
+        _times(name, column, late, positive(name, by))
         for name, column, by in (("prompt", workload.prompt, prompt), ("output", workload.output, output))
     ]
     return _resized(workload, *changed)
+
+
+def _times(name: str, column: Lengths, late: NDArray[np.bool_], factor: float) -> Lengths:
+    """Lengths, those of late rows times a factor."""
+    longest = int(column[late].max(initial=1))
+    if longest * factor > MOST:
+        raise ScenarioError(
+            f"{name} is {factor:g}, and {longest} tokens times that are too many; give a smaller factor"
+        )
+    return np.where(late, np.maximum(np.rint(column * factor), 1), column).astype(np.int32)
 
 
 def cut(workload: Workload, *, prompt_tokens: int | None = None, output_tokens: int | None = None) -> Workload:
@@ -102,7 +117,7 @@ def cut(workload: Workload, *, prompt_tokens: int | None = None, output_tokens: 
     if workload.endless is not None:
         return later(workload, lambda rows: cut(rows, prompt_tokens=prompt_tokens, output_tokens=output_tokens))
     changed = [
-        column if most is None else np.minimum(column, count(name, most)).astype(np.int32)
+        column if most is None else np.minimum(column, count(name, most, most=MOST)).astype(np.int32)
         for name, column, most in (
             ("prompt_tokens", workload.prompt, prompt_tokens), ("output_tokens", workload.output, output_tokens),
         )

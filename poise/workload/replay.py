@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from poise.core.errors import ScenarioError
-from poise.core.units import NEVER, SECOND
-from poise.workload.draw import stream
+from poise.core.units import NEVER
+from poise.workload.draw import durations, stream
 from poise.workload.lengths import Spec, length
 from poise.workload.rows import Rows, by_arrival, later, spans, take
 from poise.workload.scale import session_of
@@ -37,7 +37,7 @@ def recorded_sessions(starts: Workload, recorded: Workload, *, think_s: Spec | N
     many.after_offsets, many.after_ids = _joins(recorded, rows, first)
     if think_s is not None:
         many.after_delay = None
-        think = np.rint(length(think_s, "think_s").draw(stream(seed, "think_s"), len(rows)) * SECOND)
+        think = durations("think_s", length(think_s, "think_s").draw(stream(seed, "think_s"), len(rows)))
         many.delay = np.where(np.diff(many.after_offsets) > 0, think, 0).astype(np.int64)
     # Rows that wait keep their distance from the session's start, which only orders them.
     many.arrival = starts.arrival[owner] + many.arrival - many.arrival[first]

@@ -14,6 +14,9 @@ from poise.workload.lengths import LONGEST, Spec, Zipf, length, tokens
 from poise.workload.rows import later
 from poise.workload.table import Prefixes, Workload
 
+MOST_GROUPS, MOST_DEPTH = 10**7, 1000
+"""Prefixes and levels beyond which a typing mistake is likelier than intent; each takes memory or time of its own."""
+
 
 def shared_prefixes(
     base: Workload,
@@ -34,7 +37,8 @@ def shared_prefixes(
     groups by turns, and a request is of the tenant of its group (0: tenants stay as they are). ScenarioError when
     `base` has identity.
     """
-    groups, depth, tenants = count("groups", groups), count("depth", depth), count("tenants", tenants, least=0)
+    groups, depth = count("groups", groups, most=MOST_GROUPS), count("depth", depth, most=MOST_DEPTH)
+    tenants = count("tenants", tenants, least=0, most=MOST_GROUPS)
     if base.endless is not None:
         given: dict[str, Any] = {"groups": groups, "prefix_tokens": prefix_tokens, "zipf": zipf, "depth": depth}
         given["tenants"] = tenants

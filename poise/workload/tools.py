@@ -8,8 +8,7 @@ import numpy as np
 
 from poise.core.errors import ScenarioError
 from poise.core.request import NO_TOOL
-from poise.core.units import SECOND
-from poise.workload.draw import positive, stream
+from poise.workload.draw import durations, positive, stream
 from poise.workload.lengths import Spec, length
 from poise.workload.rows import later
 from poise.workload.table import Workload
@@ -30,7 +29,7 @@ def with_tool(workload: Workload, tool: str, *, hung: float = 0.0, hung_s: Spec 
     delay = workload.delay
     if positive("hung", hung, zero=True):
         rng = stream(seed, "hung tools")
-        long = np.rint(length(hung_s, "hung_s").draw(rng, len(workload)) * SECOND)
+        long = durations("hung_s", length(hung_s, "hung_s").draw(rng, len(workload)))
         chosen = (rng.random(len(workload)) < hung) & (delay > 0)
         delay = np.where(chosen, long, delay).astype(np.int64)
     return replace(workload, tool=called, tools=(tool,), delay=delay)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from poise.core.errors import ScenarioError
-from poise.core.units import SECOND
-from poise.workload.draw import count, stream
+from poise.workload.draw import count, durations, stream
+from poise.workload.generate import MOST_ROWS
 from poise.workload.lengths import LONGEST, Spec, length, tokens
 from poise.workload.rows import Rows, later, spans, take
 from poise.workload.table import Prefixes, Workload
@@ -46,11 +46,12 @@ def sessions(
         raise ScenarioError(f"sessions need open load without sessions as their starts; {cure}")
     number = tokens(length(turns, "turns"), stream(seed, "turns"), len(starts), "turns").astype(np.int64)
     offsets = np.concatenate([[0], np.cumsum(number)])
+    count("the number of turns", int(offsets[-1]), least=0, most=MOST_ROWS)
     session = np.repeat(np.arange(len(starts)), number)
     turn = np.arange(offsets[-1]) - offsets[session]
     many = take(starts, session)
     rows = len(many)
-    think = np.rint(length(think_s, "think_s").draw(stream(seed, "think_s"), rows) * SECOND).astype(np.int64)
+    think = durations("think_s", length(think_s, "think_s").draw(stream(seed, "think_s"), rows))
     added = tokens(length(user_tokens, "user_tokens"), stream(seed, "user_tokens"), rows, "user_tokens")
     many.delay = np.where(turn > 0, think, 0)
     many.arrival = many.arrival + _within(many.delay, offsets, session)

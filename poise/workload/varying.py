@@ -8,7 +8,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from poise.core.errors import ScenarioError
-from poise.workload.draw import positive, stream
+from poise.workload.draw import count, positive, stream
 from poise.workload.generate import MOST_ROWS, Floats, Options, endless, filled, gaps_of, until
 from poise.workload.lengths import Spec, length
 from poise.workload.profile import Profile, spiked
@@ -74,6 +74,8 @@ def on_off(
             return on_off(rate_on, on_s=on_s, off_s=off_s, rate_off=rate_off, duration_s=seconds, **options)
 
         return endless(first, draw)
+    if requests is not None:
+        count("requests", requests, most=MOST_ROWS)
     seed = options.get("seed", 0)
     facts = {"kind": "on_off", "rate_on": rate_on, "rate_off": rate_off}
     lasting = [length(spec, name) for name, spec in (("off_s", off_s), ("on_s", on_s))]

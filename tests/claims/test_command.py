@@ -40,6 +40,8 @@ def test_a_quick_claim_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFix
     text = output(capsys, "claim", QUICK, "--quick", "--json", str(file), "--out", str(out))
     data = json.loads(file.read_text(encoding="utf-8"))
     kept = record.read(data)
+    old = {key: {"told": each["text"], "found": each["found"]} for key, each in data["measured"].items()}
+    assert record.read(data | {"measured": old}) == kept, "results of version 0.1 have `told`"
     assert data["quick"]
     assert data["verdict"] == kept.verdict
     assert data["digest"] == find.digest(QUICK)

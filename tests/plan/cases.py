@@ -11,7 +11,7 @@ from poise.plan.demand import Demand, demand_of
 from poise.plan.goal import Aim, Goal
 from poise.plan.trial import Bench
 from poise.plan.unit import units
-from poise.workload import poisson
+from poise.workload import Workload, poisson
 
 MODEL = model("llama-3.1-8b")
 DEVICES = (device("H100"), device("L40S"))
@@ -20,12 +20,13 @@ COST = Roofline()
 
 
 def a_demand(rate: float = 30.0, requests: int = 500, seeds: int = 1) -> Demand:
-    """Poisson arrivals of spread lengths."""
+    """Poisson arrivals of spread lengths. seeds: of which one is searched; those after them confirm."""
     prompt, output = {"lognormal": {"mean": 600, "cv": 0.8}}, {"lognormal": {"mean": 120, "cv": 0.8}}
-    made = [
-        poisson(rate=rate, requests=requests, prompt_tokens=prompt, output_tokens=output, seed=n) for n in range(seeds)
-    ]
-    return demand_of(made, name="load", requests=requests)
+
+    def make(seed: int) -> Workload:
+        return poisson(rate=rate, requests=requests, prompt_tokens=prompt, output_tokens=output, seed=seed)
+
+    return demand_of([make(seed) for seed in range(seeds)], name="load", requests=requests, make=make)
 
 
 def a_goal(ttft_s: float = 0.5, tpot_s: float = 0.05, minimize: Aim = "cost", attainment: float = 0.95) -> Goal:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from poise.core.errors import UserError
 from poise.core.units import SECOND
 from poise.plan.autoscale import WINDOWS, autoscale
-from poise.plan.demand import busiest, demand_of, span_s
+from poise.plan.demand import busiest, demand_of, span_s, tokens_per_s
 from poise.workload import Workload, closed, poisson
 
 
@@ -77,3 +77,27 @@ def test_scaling_is_bounded_by_what_each_window_needs() -> None:
     steady = autoscale(flat, 10)
     assert steady is not None and steady.saved < 0.05
     assert autoscale(demand_of([at([0.0, 1.0, 2.0], [5, 5, 5])], name="short"), 3) is None
+
+
+def test_other_stretches_of_a_trace_have_the_rate_of_the_busiest() -> None:
+    load = poisson(
+        rate=20.0, requests=9000, prompt_tokens={"uniform": {"low": 10, "high": 90}}, output_tokens=5, seed=0
+    )
+    demand = demand_of([load], name="load", requests=1200)
+    fresh, rate = demand.fresh, tokens_per_s(demand.stretches[0])
+    assert demand.recorded and fresh is not None and fresh.most == len(load) // len(demand.stretches[0]) >= 5
+    made = [fresh.make(n) for n in range(fresh.most)]
+    assert all(len(each) == len(demand.stretches[0]) and each.arrival[0] == 0 for each in made)
+    assert [tokens_per_s(each) for each in made] == [pytest.approx(rate)] * fresh.most
+    assert sum(int(each.prompt.sum()) for each in made) <= int(load.prompt.sum()), "no request is in two of them"
+    assert demand_of([load.head(3000)], name="load", requests=1200).fresh is None, "too few to tell anything"
+
+
+def test_fresh_seeds_are_not_those_of_the_search() -> None:
+    def make(seed: int) -> Workload:
+        return poisson(rate=20.0, requests=300, prompt_tokens=100, output_tokens=10, seed=seed)
+
+    demand = demand_of([make(0), make(1)], name="load", requests=300, make=make)
+    fresh = demand.fresh
+    assert not demand.recorded and fresh is not None and (fresh.first, fresh.most) == (2, None)
+    assert (fresh.make(1).arrival == make(3).arrival).all()

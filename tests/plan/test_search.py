@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 
 import pytest
 
 from poise.experiment.workers import Workers
 from poise.plan.change import headroom, squeezed
-from poise.plan.confirm import confirm, sure
+from poise.plan.confirm import confirm
 from poise.plan.fleet import Fleet
 from poise.plan.fleet_template import FleetTemplate
 from poise.plan.goal import AIMS, Aim
@@ -16,7 +17,7 @@ from poise.plan.limits import Limits
 from poise.plan.search import SearchResult, search
 from poise.plan.size import climb
 from poise.plan.space import space
-from poise.plan.trial import Bench, Trial
+from poise.plan.trial import Bench, SeedTrial, Trial, joined
 
 from .cases import COST, a_bench, a_demand, a_goal, pools
 
@@ -132,14 +133,73 @@ def test_confirming_asks_for_fresh_seeds() -> None:
     bench = a_bench(a_demand(seeds=3))
     where = space(pools(), bench.demand, bench.goal, COST, split=False, mix=False)
     found = search(where, bench, Limits(bench.goal))
-    confirmed = confirm(found, Limits(bench.goal))
-    best = confirmed.best
+    confirmed = confirm(found, Limits(bench.goal), 20)
+    best, fresh = confirmed.best, bench.demand.fresh
     assert best is not None and best.meets(bench.goal) and best.spread is not None
-    again = bench.trial(best.fleet, (*bench.demand.stretches, *bench.demand.fresh))
-    assert again == best
+    assert fresh is not None and fresh.first == 3 and not bench.demand.recorded
+    seeds = range(fresh.first, fresh.first + best.seeds)
+    again = joined([bench.seed_trial(best.fleet, fresh.make(seed - fresh.first), seed) for seed in seeds], 0.95)
+    assert replace(again, spread=best.spread) == best
+    assert again.spread is not None and again.spread < best.spread, "several looks cost some of the confidence"
     if confirmed.sure is not None:
-        assert sure(confirmed.sure, bench.goal.attainment)
+        assert confirmed.sure.side(bench.goal) == 1
         assert confirmed.sure is best or confirmed.sure.value(bench.goal) > best.value(bench.goal)
+
+
+def test_workers_change_nothing_in_what_is_confirmed() -> None:
+    bench = a_bench(a_demand(seeds=2), a_goal(attainment=0.98))
+    where = space(pools(1), bench.demand, bench.goal, COST, split=False, mix=False)
+    found = search(where, bench, Limits(bench.goal))
+    alone, together = (confirm(found, Limits(bench.goal), 12, Workers(jobs)) for jobs in (1, 2))
+    assert alone == together and alone.best is not None
+
+
+class Shares(Bench):
+    """A bench whose fleets meet the SLO in given shares of 100 independent requests a seed."""
+
+    def seed_trial(self, fleet: Fleet, workload: object, seed: int) -> SeedTrial:
+        share = SHARES[fleet.replicas](seed)
+        return SeedTrial(replace(BLANK, fleet=fleet, attainment=share), 100.0, 100.0)
+
+
+BLANK = Trial(Fleet(()), 0.0, None, None, None, None, None, 0.0, None, None, 0.0, None, {})
+SHARES = {
+    1: lambda seed: 0.95 + 0.01 * (seed % 2),  # plainly too small
+    2: lambda seed: 0.98 + 0.01 * (seed % 3),  # on the edge
+    3: lambda seed: 1.0,  # plainly enough
+}
+
+
+def on_shares(start: int) -> tuple[SearchResult, Bench]:
+    """A search that found `start` replicas, on a bench of `SHARES`."""
+    bench = a_bench(a_demand(requests=100, seeds=1), a_goal(attainment=0.99))
+    known = Shares(bench.demand, bench.goal, bench.cost)
+    found = SearchResult(known)
+    found.best["stairs"] = replace(BLANK, fleet=Stairs(1, 1).fleet(start), attainment=1.0)
+    return found, known
+
+
+def test_seeds_are_added_until_they_decide() -> None:
+    found, bench = on_shares(3)
+    confirmed = confirm(found, Limits(bench.goal))
+    assert confirmed.best is confirmed.sure and confirmed.sure is not None
+    assert confirmed.sure.seeds == 10 and confirmed.times is None, "1,000 requests without a miss, 500 are too few"
+
+
+def test_a_fleet_on_the_edge_is_not_sure_and_the_next_larger_is() -> None:
+    found, bench = on_shares(2)
+    confirmed = confirm(found, Limits(bench.goal))
+    best, safe = confirmed.best, confirmed.sure
+    assert best is not None and best.fleet.replicas == 2 and best.seeds == 30 and best.side(bench.goal) == 0
+    assert safe is not None and safe.fleet.replicas == 3 and safe.side(bench.goal) == 1
+
+
+def test_a_fleet_that_is_too_small_is_given_up_at_the_first_look() -> None:
+    found, bench = on_shares(1)
+    seen = list[int]()
+    confirmed = confirm(found, Limits(bench.goal), progress=lambda _, done, most: seen.append(done))
+    assert confirmed.best is not None and confirmed.best.fleet.replicas == 2
+    assert seen[:6] == [1, 2, 3, 4, 5, 1]
 
 
 def test_a_fleet_that_fails_fresh_seeds_is_not_given() -> None:

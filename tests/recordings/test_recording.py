@@ -214,6 +214,15 @@ def test_nothing_to_read() -> None:
         recorded(a_trace(Arrived(100, RequestView(0, 100, 20))))
 
 
+def test_answers_that_were_not_streamed_are_named_where_there_are_no_others() -> None:
+    whole = [each for each in a_life(0, 100) if type(each) is not FirstToken]
+    with pytest.raises(
+        TraceError,
+        match=r"has 1 requests, .*; 1 were not streamed, so their first token is not known: record some with stream",
+    ):
+        recorded(a_trace(*whole))
+
+
 def test_a_cluster_is_what_the_header_says_of_it() -> None:
     day = a_day(requests=60, engine={"token_budget": 2048, "block_tokens": 32})
     cluster, specs = cluster_of(recorded(day.trace).replicas, day.trace.header)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from poise.report.answer import Basis, Carried, decide
+from poise.report.answer import Basis, Carried, decide, nearest
 from poise.report.figures import ATTAINMENT, E2E
 from poise.report.intervals import TOO_SHORT, Interval
 from poise.report.verdict import Length, Verdict
@@ -29,6 +29,10 @@ def test_the_winner_its_lead_its_headroom_and_the_devices_that_would_do() -> Non
         "Take A: at load 2 it meets the SLO for 25 ± 5 percentage points more of the requests than the next, B, as "
         "good as any at load 1; 4× headroom over the load of now (B and C 2×), so about 4 of the 16 H100 would do."
     )
+
+
+def test_the_load_nearest_to_1_is_found_by_ratio() -> None:
+    assert nearest([0.4, 2.0]) == 2.0 and nearest([2.0, 0.5]) == 2.0 and nearest([0.1, 1.0, 1.1]) == 1.0
 
 
 def test_a_lead_in_seconds_says_less() -> None:

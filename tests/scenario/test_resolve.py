@@ -23,6 +23,7 @@ CASES = [
     "workload: {diurnal: {points: [[0, 1], [60, 5]], spikes: [{at_s: 5, lasting_s: 5, factor: 4}]}}",
     "workload: {diurnal: {counts: c.csv, begin_s: 60, rate: 2, lengths: t.csv}, skip_bad: true}",
     "workload: {on_off: {rate_on: 9, on_s: 2, off_s: {exponential: 3}, requests: 9, prompt_tokens: {llumnix: M}}}",
+    "workload: {phases: [{rate: 9, duration_s: 3}, {rate: 4, duration_s: 2, cv: 2, prompt_tokens: 9}]}",
     "workload: {servegen: {arrivals: x_arrivals.csv, duration_s: 60, rate: 1}, deadline_s: 3}",
     "workload: {poisson: {rate: 5, requests: 9}, recorded_sessions: {trace: s.csv}, ignore_model: true}",
     "workload: {poisson: {rate: 5, requests: 9}, workflows: {w: {texts: {s: {tokens: 20}}, tasks: {a: {begins_with: s, "

@@ -40,6 +40,18 @@ FINDER = (
 )
 """What narrows the list of engines, and turns it into a map of small cells."""
 
+HELP = (
+    ("Held", "Requests that the gateway keeps until an engine may take them."),
+    ("In flight", "Requests sent to the engine that have not ended, as the gateway counts them."),
+    ("Waiting, running, KV used", "What the engine last reported; ~ marks a report that is older than 3 s."),
+    ("Cache hits", "The share of prompt tokens that the engine found in its prefix cache."),
+    ("Failures", "Attempts that failed by the engine's fault; what a client did wrong does not count."),
+    ("Down, ejected, half-open", "Not answering; left out after failures; on trial with a few requests."),
+    ("Drain", "Send the engine no more requests; it ends what it has, and Undrain takes it back."),
+    ("Limited (429), failed (5xx), left (499)", "Refused by a limit; ended in an error; given up by the client."),
+)
+"""Words of the page and what they mean."""
+
 DRAINED = '<p id="drained" class="bar" hidden></p>'
 
 
@@ -47,13 +59,14 @@ def page(nonce: str, needs_token: bool = False) -> str:
     """The page. nonce: what the content security policy lets run and style.  asks_token: ask for the token first."""
     parts = [
         section("Now", '<dl class="tiles" id="tiles"></dl>', anchor="now"),
-        section("Engines", FINDER, _table("engines", ENGINES, "Engines"), DRAINED, anchor="fleet"),
+        section("Engines", FINDER, _table("engines", ENGINES, "Engines", "scroll tall"), DRAINED, anchor="fleet"),
         section("Last five minutes", _charts(), anchor="minutes"),
         section("Decisions", _decisions(), anchor="decisions"),
         section("Tenants", _table("tenants", TENANTS, "Tenants, those with most requests first"), anchor="who"),
         section("Shadow router", '<dl id="shadow"></dl>', _shadow_words(), anchor="shadowed"),
         section("Recording", '<dl id="recording"></dl>', anchor="record"),
         section("Configuration", _configuration(), anchor="config"),
+        section("Help", _help(), anchor="help"),
     ]
     token = " data-token" if needs_token else ""
     return (
@@ -69,7 +82,7 @@ def _contents() -> str:
     """Links to the sections, always in view, and to what programs read."""
     links = (
         ("now", "Now"), ("fleet", "Engines"), ("minutes", "Last five minutes"), ("decisions", "Decisions"),
-        ("who", "Tenants"), ("config", "Configuration"),
+        ("who", "Tenants"), ("config", "Configuration"), ("help", "Help"),
     )  # fmt: skip
     contents = "".join(f'<a href="#{anchor}">{title}</a>' for anchor, title in links)
     data = "".join(f'<a href="{name}" class="data">/{name}</a>' for name in ("metrics", "state", "config"))
@@ -89,16 +102,15 @@ def _header() -> str:
     )
 
 
-def _table(name: str, heads: Sequence[str], caption: str, tall: bool = False) -> str:
+def _table(name: str, heads: Sequence[str], caption: str, frame: str = "scroll") -> str:
     """An empty table with its head, which scrolls within its own frame."""
     kinds = ["n", *("w" if head in WORDS else "" for head in heads[1:])]
     cells = "".join(
         f'<th scope="col" class="{kind}">{escape(head) or "<span class=hide>Action</span>"}</th>'
         for head, kind in zip(heads, kinds, strict=True)
     )
-    kind = "scroll tall few" if tall else "scroll"
     return (
-        f'<div class="{kind}" tabindex="0" role="region" aria-label="{escape(caption)}"><table class="wide">'
+        f'<div class="{frame}" tabindex="0" role="region" aria-label="{escape(caption)}"><table class="wide">'
         f'<caption class="hide">{escape(caption)}</caption><thead><tr>{cells}</tr></thead>'
         f'<tbody id="{name}"></tbody></table></div>'
     )
@@ -120,7 +132,7 @@ def _charts() -> str:
 def _decisions() -> str:
     return (
         '<p class="bar"><button id="pause" aria-pressed="false">Pause</button><span id="count" class="soft"></span></p>'
-        + _table("rows", DECISIONS, "Decisions, the newest first", tall=True)
+        + _table("rows", DECISIONS, "Decisions, the newest first", "scroll tall few")
     )
 
 
@@ -133,3 +145,12 @@ def _shadow_words() -> str:
 
 def _configuration() -> str:
     return fold("Policies, limits and engines as resolved", '<pre id="resolved"></pre>')
+
+
+def _help() -> str:
+    """What the page's words mean, and where the manual is; the page itself loads nothing from elsewhere."""
+    words = "".join(f"<dt>{escape(word)}</dt><dd>{escape(meaning)}</dd>" for word, meaning in HELP)
+    return fold("What the words mean", f'<dl class="words">{words}</dl>') + (
+        '<p class="soft">The manual is <code>docs/serve.md</code> in the repository of Poise; '
+        "<code>poise serve --help</code> lists the options.</p>"
+    )

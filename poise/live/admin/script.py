@@ -193,6 +193,19 @@ SCRIPT: Final = r"""
   at("find").addEventListener("input", () => { if (state) fleet(); });
   at("ill").addEventListener("click", () => { press("ill", ill = !ill); if (state) fleet(); });
   at("small").addEventListener("click", () => { press("small", compact = !compact); if (state) fleet(); });
+  // What all names begin or end with, up to a separator, tells no engine from another in a small cell.
+  const alike = (names, turn) => {
+    const [first, ...others] = names.map(turn);
+    let n = 0;
+    while (n < first.length && others.every(other => other[n] === first[n])) n++;
+    while (n && !/[-._:/]/.test(first[n - 1])) n--;
+    return n;
+  };
+  const shortener = names => {
+    if (names.length < 2) return name => name;
+    const begin = alike(names, name => name), end = alike(names, name => [...name].reverse().join(""));
+    return name => name.slice(begin, name.length - end) || name;
+  };
   const cell = key => {
     const shape = make("button");
     shape.dataset.key = key;
@@ -207,11 +220,15 @@ SCRIPT: Final = r"""
   };
   const map = keys => {
     const have = new Map([...at("map").children].map(each => [each.dataset.key, each]));
-    for (const [key, each] of have) if (!keys.includes(key)) each.remove();
+    const wanted = new Set(keys), small = shortener(Object.values(state.engines).map(each => each.name));
+    for (const [key, each] of have) if (!wanted.has(key)) each.remove();
+    let place = at("map").firstElementChild;
     for (const key of keys) {
       const each = state.engines[key], shape = have.get(key) || cell(key);
-      if (!have.has(key)) at("map").append(shape);
-      put(shape.firstChild, each.name);
+      if (shape !== place) at("map").insertBefore(shape, place);
+      else place = place.nextElementSibling;
+      put(shape.firstChild, small(each.name));
+      shape.title = each.name;
       put(shape.lastChild, `${short(each.in_flight)} in flight`);
       shape.className = each.state;
       shape.setAttribute("aria-label", `${each.name}: ${each.state}, ${short(each.in_flight)} in flight`);

@@ -23,8 +23,9 @@ h1 .state{font-size:.62em;font-weight:500;margin-left:10px;vertical-align:middle
 #tiles{grid-template-columns:repeat(6,minmax(0,1fr))}
 .spark{width:84px;height:20px;display:block}.spark path{fill:none;stroke:var(--c0);stroke-width:1.5}
 .spark .floor{stroke:var(--rule)}
-.map{display:grid;grid-template-columns:repeat(auto-fill,minmax(96px,1fr));gap:4px;margin:var(--s2) 0}
-.map>button{border-radius:6px;padding:4px 6px;text-align:left;overflow:hidden;text-overflow:ellipsis;
+.map{display:grid;grid-template-columns:repeat(auto-fill,minmax(96px,1fr));gap:4px;margin:var(--s2) 0;
+max-height:34em;overflow:auto}
+.map>button{border-radius:6px;padding:4px 6px;text-align:left;overflow-wrap:anywhere;
 border-left:4px solid var(--soft)}
 .map .serving{border-left-color:var(--c2)}.map .ejected,.map .down{border-left-color:var(--c1)}
 .map .draining,.map .half-open{border-left-color:var(--c4)}.map small{display:block;color:var(--soft)}

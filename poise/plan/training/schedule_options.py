@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from poise.core.errors import ScheduleError
+from poise.core.errors import ScheduleError, UserError
 from poise.scenario.options import Json
 
 if TYPE_CHECKING:
     from poise.pipeline import Costs
 
 Ranks = Annotated[int, typer.Option(metavar="P", help="Pipeline ranks.", min=1)]
-Microbatches = Annotated[int, typer.Option(metavar="M", help="Microbatches per step.", min=1)]
+Microbatches = Annotated[int, typer.Option(metavar="M", help="Microbatches per step; default: 2 per rank.", min=1)]
 Chunks = Annotated[int | None, typer.Option(metavar="V", help="Model chunks per rank.", min=1)]
 _EACH = "one number, or one per stage, as in 1,1,1.5"
 _SAME = "in the format of --f"
@@ -51,12 +51,16 @@ TIMES = ("f", "b", "w", "comm", "s", "t", "barrier", "offload", "reload")
 """Options that a file of costs replaces."""
 
 
+MOST_PASSES = 1_000_000
+"""Ranks times microbatches beyond which a schedule takes minutes to make and cannot be drawn."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineOptions:
     """The pipeline and the times of its passes; copies to the host take (f + b + w) / 2 unless given."""
 
     ranks: Ranks
-    microbatches: Microbatches
+    microbatches: Microbatches = field(default_factory=int)
     chunks: Chunks = None
     f: ForwardTime = "1"
     b: InputTime = "1"
@@ -69,6 +73,15 @@ class PipelineOptions:
     offload: AwayTime = None
     reload: BackTime = None
     memory_limit: Limit = None
+
+    def __post_init__(self) -> None:
+        if not self.microbatches:  # as in `poise train run`; the default depends on another option
+            object.__setattr__(self, "microbatches", 2 * self.ranks)
+        if self.ranks * self.microbatches > MOST_PASSES:
+            raise UserError(
+                f"--ranks {self.ranks} --microbatches {self.microbatches}: their product must be at most "
+                f"{MOST_PASSES:,}, for each of them is an operation to place; give fewer"
+            )
 
     @property
     def costs(self) -> Costs:

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from poise.scenario.explain import first_mistake
+from poise.scenario.explain import checked
 from poise.scenario.override import Override, apply_override, parse_override
 from poise.scenario.place import Path as DataPath
 from poise.scenario.place import Places, at_home
@@ -45,8 +43,4 @@ def load_gateway(file: Path | None, sets: Iterable[str] = (), more: Iterable[Ove
         folder = at_home(file).parent
     for option in (*map(parse_override, sets), *more):
         apply_override(data, places, *option)
-    try:
-        gateway = Gateway.model_validate(data)
-    except ValidationError as error:
-        raise first_mistake(error.errors(include_url=False), places, Gateway) from None
-    return LoadedGateway(gateway, places, folder)
+    return LoadedGateway(checked(Gateway, data, places), places, folder)

@@ -45,17 +45,12 @@ class StepQuestion:
 
 def read(path: Path, overrides: Sequence[str] = (), more: Sequence[Override] = ()) -> StepQuestion:
     """Read the step in `path`, changed by `overrides` and `more`; ScenarioError, one line, for the first mistake."""
-    from pydantic import ValidationError
-
-    from poise.scenario.explain import first_mistake
+    from poise.scenario.explain import checked
 
     data, places = read_yaml(at_home(path), str(path), KIND)
     for option in (*map(parse_override, overrides), *more):
         apply_override(data, places, *option)
-    try:
-        file = StepFile.model_validate(data)
-    except ValidationError as error:
-        raise first_mistake(error.errors(include_url=False), places, StepFile) from None
+    file = checked(StepFile, data, places)
     return StepQuestion(file, _experiment(file, places), path.stem)
 
 

@@ -70,17 +70,12 @@ def is_tournament(path: Path) -> bool:
 
 def read(path: Path, overrides: Sequence[str] = ()) -> TournamentQuestion:
     """Read the tournament in `path`, changed by `overrides`; ScenarioError, one line, for the first mistake."""
-    from pydantic import ValidationError
-
-    from poise.scenario.explain import first_mistake
+    from poise.scenario.explain import checked
 
     data, places = read_yaml(path, str(path), KIND)
     for each in overrides:
         apply_override(data, places, *parse_override(each))
-    try:
-        file = TournamentFile.model_validate(data)
-    except ValidationError as error:
-        raise first_mistake(error.errors(include_url=False), places, TournamentFile) from None
+    file = checked(TournamentFile, data, places)
     question = TournamentQuestion(file, tuple(_factors(file, places)), places, path.parent)
     _check(question)
     return question

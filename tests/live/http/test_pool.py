@@ -44,8 +44,12 @@ def test_requests_and_answers_on_one_connection(run: Run) -> None:
         async with engine(script) as port:
             pool = Pool(Address("127.0.0.1", port))
             for each in range(5):
-                answer = await _ask(pool, body=b"%d" % each)
-                assert (answer.status, answer.headers, answer.body) == (200, [(b"content-length", b"1")], b"%d" % each)
+                listener = await _ask(pool, body=b"%d" % each)
+                assert (listener.status, listener.headers, listener.body) == (
+                    200,
+                    [(b"content-length", b"1")],
+                    b"%d" % each,
+                )
             assert (pool.connections, pool.idle) == (1, 1)
             assert heads[0] == b"POST /v1 HTTP/1.1\r\nhost: 127.0.0.1:%d\r\nx-y: z\r\ncontent-length: 1\r\n\r\n" % port
             await pool.close()
@@ -110,8 +114,8 @@ def test_answers_of_every_framing(run: Run, method: bytes, answer: bytes, body: 
 
         async with engine(script) as port:
             pool = Pool(Address("127.0.0.1", port))
-            answer = await _ask(pool, method)
-            assert answer.why is None and answer.body == body and pool.idle == kept
+            listener = await _ask(pool, method)
+            assert listener.why is None and listener.body == body and pool.idle == kept
             await pool.close()
 
     run(main())
@@ -132,17 +136,17 @@ def test_an_answer_is_heard_as_it_comes(run: Run) -> None:
             writer.write(b"0\r\n\r\n")
 
         async with engine(script) as port:
-            pool, answer = Pool(Address("127.0.0.1", port)), Listener()
-            call = pool.send(b"GET", b"/", [], b"", answer)
-            await answer.begun.wait()
-            assert call.answered and not answer.parts
+            pool, listener = Pool(Address("127.0.0.1", port)), Listener()
+            call = pool.send(b"GET", b"/", [], b"", listener)
+            await listener.begun.wait()
+            assert call.answered and not listener.parts
             for each in range(5):
-                answer.came.clear()
+                listener.came.clear()
                 go.set()
-                await answer.came.wait()
-                assert answer.parts[-1] == b"%d," % each and len(answer.parts) == each + 1
+                await listener.came.wait()
+                assert listener.parts[-1] == b"%d," % each and len(listener.parts) == each + 1
             go.set()
-            await answer.over
+            await listener.over
             await pool.close()
 
     run(main())
@@ -166,9 +170,9 @@ def test_a_port_without_a_listener_refuses(run: Run) -> None:
 def test_no_such_host(run: Run, host: str) -> None:
     async def main() -> None:
         pool = Pool(Address(host, 80))
-        answer = await _ask(pool)
-        assert _failure(answer) == ("dns", False)
-        assert answer.why is not None and host in answer.why.reason
+        listener = await _ask(pool)
+        assert _failure(listener) == ("dns", False)
+        assert listener.why is not None and host in listener.why.reason
         await pool.close()
 
     run(main())
@@ -234,13 +238,13 @@ def test_a_connection_that_breaks(run: Run, answer: bytes) -> None:
 
         go = asyncio.Event()
         async with engine(script) as port:
-            pool, answer = Pool(Address("127.0.0.1", port)), Listener()
-            pool.send(b"GET", b"/", [], b"", answer)
+            pool, listener = Pool(Address("127.0.0.1", port)), Listener()
+            pool.send(b"GET", b"/", [], b"", listener)
             if answer:
-                await answer.begun.wait()
+                await listener.begun.wait()
             go.set()
-            await answer.over
-            assert _failure(answer) == ("reset", bool(answer))
+            await listener.over
+            assert _failure(listener) == ("reset", bool(answer))
             await pool.close()
 
     run(main())
@@ -337,19 +341,19 @@ def test_a_call_that_is_cancelled_is_closed_and_hears_no_more(run: Run, when: st
                 left.set()
 
         async with engine(script) as port:
-            pool, answer = Pool(Address("127.0.0.1", port)), Listener()
-            call = pool.send(b"GET", b"/", [], b"", answer)
+            pool, listener = Pool(Address("127.0.0.1", port)), Listener()
+            call = pool.send(b"GET", b"/", [], b"", listener)
             if when == "waiting":
                 await requested.wait()
             elif when == "hearing":
-                await answer.came.wait()
+                await listener.came.wait()
             call.cancel()
             call.cancel()
             if when != "opening":
                 await left.wait()
             while pool.connections:
                 await asyncio.sleep(0)
-            assert not answer.over.done() and call.over
+            assert not listener.over.done() and call.over
             await pool.close()
 
     run(main())
@@ -370,12 +374,12 @@ def test_a_listener_may_call_off_in_the_middle(run: Run) -> None:
             await reader.read()
 
         async with engine(script) as port:
-            pool, answer = Pool(Address("127.0.0.1", port)), Fickle()
-            calls.append(pool.send(b"GET", b"/", [], b"", answer))
-            await answer.begun.wait()
+            pool, listener = Pool(Address("127.0.0.1", port)), Fickle()
+            calls.append(pool.send(b"GET", b"/", [], b"", listener))
+            await listener.begun.wait()
             while pool.connections:
                 await asyncio.sleep(0)
-            assert answer.status == 200 and not answer.parts and not answer.over.done() and pool.idle == 0
+            assert listener.status == 200 and not listener.parts and not listener.over.done() and pool.idle == 0
             await pool.close()
 
     run(main())
@@ -421,16 +425,16 @@ def test_a_pause_holds_the_engine_back(run: Run) -> None:
                     await writer.drain()
 
         async with engine(script) as port:
-            pool, answer = Pool(Address("127.0.0.1", port)), Listener()
-            call = pool.send(b"GET", b"/", [], b"", answer)
-            await answer.begun.wait()
+            pool, listener = Pool(Address("127.0.0.1", port)), Listener()
+            call = pool.send(b"GET", b"/", [], b"", listener)
+            await listener.begun.wait()
             call.pause()
             await stuck.wait()
-            held, before = sent[0], len(answer.body)
+            held, before = sent[0], len(listener.body)
             assert held < 20_000_000 and before < 2_000_000
             call.resume()
-            await answer.over
-            assert len(answer.body) == sent[0] == 50_000_000
+            await listener.over
+            assert len(listener.body) == sent[0] == 50_000_000
             await pool.close()
 
     run(main())
@@ -470,9 +474,9 @@ def test_tls(run: Run, tmp_path: Path) -> None:
         for _ in range(2):
             assert (await _ask(trusting)).body == b"{}"
         assert trusting.connections == 1
-        answer = await _ask(wary)
-        assert _failure(answer) == ("refused", False)
-        assert answer.why is not None and "certificate" in answer.why.reason.lower()
+        listener = await _ask(wary)
+        assert _failure(listener) == ("refused", False)
+        assert listener.why is not None and "certificate" in listener.why.reason.lower()
         for pool in (trusting, wary):
             await pool.close()
         await server.drain(1)
@@ -518,9 +522,9 @@ def test_a_name_is_not_followed_to_where_nothing_is_sent(run: Run) -> None:
                 return "it is a trap"
 
             strict, free = Pool(address, forbidden=never), Pool(address, forbidden=lambda host: "")
-            answer = await _ask(strict)
-            assert _failure(answer) == ("dns", False) and answer.why is not None
-            assert "127.0.0.1 (it is a trap)" in answer.why.reason and "127.0.0.1" in judged and not server.accepted
+            listener = await _ask(strict)
+            assert _failure(listener) == ("dns", False) and listener.why is not None
+            assert "127.0.0.1 (it is a trap)" in listener.why.reason and "127.0.0.1" in judged and not server.accepted
             assert (await _ask(free)).status == 200
             for pool in (strict, free):
                 await pool.close()
