@@ -242,6 +242,6 @@ def test_an_error_about_a_trace_names_the_trace_and_its_option(
     argv = ["plan", "--trace", str(trace), "--model", "llama-3.1-8b", "--devices", "H100", "--slo", "ttft_s=1"]
     argv += ["--columns", "arrival_s=created at,prompt_tokens=in,output_tokens=out"] if columns else []
     assert main(argv) == 2
-    said = capsys.readouterr().err
-    assert said.startswith(f"poise: {trace}: the trace asks for 'llama', which no pool serves")
-    assert said.endswith("or give --set workload.ignore_model=true\n")
+    err = capsys.readouterr().err
+    assert err.startswith(f"poise: {trace}: the trace asks for 'llama', which no pool serves")
+    assert err.endswith("or give --set workload.ignore_model=true\n")

@@ -38,7 +38,7 @@ def program() -> str | None:
 
 
 class Browser:
-    """One browser with one page. said: what its console and its log complained about."""
+    """One browser with one page. errors: what its console and its log complained about."""
 
     def __init__(self) -> None:
         self.errors: list[str] = []

@@ -183,6 +183,6 @@ def test_a_map_of_engines_keeps_their_order_and_shows_what_tells_them_apart() ->
             shown = "[...document.querySelectorAll('#map button')].map(each => {})"
             assert await browser.value(shown.replace("{}", "each.firstChild.textContent")) == ["c", "a", "b"]
             assert await browser.value(shown.replace("{}", "each.title")) == names
-            assert browser.said == []
+            assert browser.errors == []
 
     run(main)

@@ -200,6 +200,6 @@ def test_earlier_spellings_are_hidden(capsys: pytest.CaptureFixture[str]) -> Non
 def test_two_microbatches_a_rank_are_the_default_and_endless_schedules_are_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert told(capsys, "schedule", "gpipe", "--ranks", "3")["microbatches"] == 6
+    assert planned(capsys, "schedule", "gpipe", "--ranks", "3")["microbatches"] == 6
     assert main(["train", "schedule", "gpipe", "--ranks", "1000", "--microbatches", "1001"]) == 2
     assert "--ranks 1000 --microbatches 1001: their product must be at most 1,000,000" in capsys.readouterr().err
