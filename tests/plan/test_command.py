@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 from contextlib import redirect_stdout
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -106,11 +105,6 @@ def test_a_plan_shows_itself_in_a_notebook() -> None:
     assert frame["chosen"].to_list() == [True] + [False] * (len(frame) - 1)
     assert found.to_pandas()["price_per_hour"].to_list() == frame["price_per_hour"].to_list()
     axes = found.plot().axes
-    again = replace(found.best, j_per_mtok=1e9)
-    dearer = replace(found, ask=replace(found.ask, goal=replace(found.ask.goal, minimize="energy")), best=again)
-    assert all(each.fleet != again.fleet for each in dearer.refuted), (
-        "other seeds took more energy, which refutes nothing"
-    )
     heads = ["price, $/h", "devices", "power drawn, kW", "SLO met", "TTFT at 99 %", "TPOT at 99 %"]
     assert [each.get_xlabel() for each in axes] == heads
     assert axes[0].get_yticklabels()[0].get_text() == f"{found.best.fleet.written}, {found.best.fleet.router}"
@@ -248,6 +242,6 @@ def test_an_error_about_a_trace_names_the_trace_and_its_option(
     argv = ["plan", "--trace", str(trace), "--model", "llama-3.1-8b", "--devices", "H100", "--slo", "ttft_s=1"]
     argv += ["--columns", "arrival_s=created at,prompt_tokens=in,output_tokens=out"] if columns else []
     assert main(argv) == 2
-    line = capsys.readouterr().err
-    assert line.startswith(f"poise: {trace}: the trace asks for 'llama', which no pool serves")
-    assert line.endswith("or give --set workload.ignore_model=true\n")
+    err = capsys.readouterr().err
+    assert err.startswith(f"poise: {trace}: the trace asks for 'llama', which no pool serves")
+    assert err.endswith("or give --set workload.ignore_model=true\n")
