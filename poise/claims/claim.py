@@ -20,6 +20,14 @@ Trust = Literal["code", "text", "notes", "abstract"]
 or in its abstract alone. The weaker, the less is asked: of an abstract nothing but directions."""
 
 
+RATES = "load, req/s"
+"""What an axis of rates is called."""
+
+
+EXPERIMENTS = ("sweeps", "runs", "capacities")
+"""The sections that simulate policies."""
+
+
 class Source(Section):
     """A file that an experiment reads."""
 
@@ -104,13 +112,21 @@ class Criterion(Section):
 class SweepSection(Section):
     """The policies of `compare` under one scenario, along an axis."""
 
-    across: str = Field(description="what the axis is, with its unit, as in 'load, req/s'")
+    across: str = Field(default="", description="what the axis is, with its unit; of rates 'load, req/s'")
     of: list[str] = Field(default=[], description="the labels of `compare` that are in it, all where it is left out")
     vary: str | list[str] = Field(default=[], description="what changes, as in workload.poisson.rate, or several")
     at: list[float] = Field(min_length=1, description="its values, as in [4, 8, 12]")
     set: dict[str, Any] = Field(default={}, description="what else this sweep changes, as in {engine.lanes: []}")
     each: list[dict[str, Any]] = Field(default=[], description="what else changes at each value, one mapping a value")
     curves: dict[str, str] = Field(default={}, description="figures to draw, by title")
+    kind: Kind | None = Field(default=None, description="how curves are written: seconds, share or number")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _across_rates(cls, data: Any) -> Any:
+        """An axis of rates needs no name."""
+        vary = data.get("vary") if isinstance(data, dict) else None
+        return {"across": RATES, **data} if isinstance(vary, str) and vary.endswith(".rate") else data
 
     @model_validator(mode="after")
     def _one_for_each(self) -> SweepSection:
@@ -118,6 +134,8 @@ class SweepSection(Section):
             raise ValueError(f"has {len(self.each)} mappings in `each` for {len(self.at)} values; give one for each")
         if not self.vary and not self.each and len(self.at) > 1:
             raise ValueError("changes nothing along its axis; give vary, as in workload.poisson.rate, or each")
+        if not self.across and type(self) is SweepSection:
+            raise ValueError("varies what is no rate and says nothing of its axis; give across")
         return self
 
     def changes(self, place: float) -> dict[str, Any]:
@@ -133,9 +151,9 @@ class RunsSection(SweepSection):
     What changes for one label alone is at settings.LABEL.PATH, as in settings.ours.cluster.pools.0.replicas.
     """
 
-    across: str = Field(default="", description="what the axis is, with its unit, as in 'load, req/s'")
     at: list[float] = Field(default=[0.0], min_length=1, description="its values, as in [4, 8, 12]")
     seeds: Whole | None = Field(default=None, ge=1, description="how many, where that is not as the claim says")
+    whole: bool = Field(default=False, description="whether a quick run has all of them, as they are short")
 
     def changes_of(self, label: str, place: float, settings: Mapping[str, Any]) -> dict[str, Any]:
         """What is other than in the setting for a label at a place: of all labels, of its `settings`, and its own."""
@@ -145,10 +163,29 @@ class RunsSection(SweepSection):
         return {**common, **settings, **mine}
 
 
+class PointsSection(SweepSection):
+    """What a function of the package gives at some points: the figures of closed forms and models.
+
+    Arguments are those of `set`, of `each` and `vary` at a place, and of a line of its own; parts of one by path.
+    """
+
+    call: str = Field(description="a function or class, as in poise.cost.intensity.decode_s")
+    at: list[float] = Field(default=[0.0], min_length=1, description="its values, as in [1024, 4096]")
+    lines: dict[str, dict[str, Any]] = Field(default={}, description="by label, the arguments that are its own")
+    paper: list[float] = Field(default=[], description="published values, one for each value of `at`")
+    shorter: list[str] = Field(default=["requests"], description="arguments of which a quick run has a tenth")
+
+    @model_validator(mode="after")
+    def _published(self) -> PointsSection:
+        if self.paper and len(self.paper) != len(self.at):
+            raise ValueError(f"has {len(self.paper)} published values for {len(self.at)} places; give one for each")
+        return self
+
+
 class CapacitySection(Section):
     """The highest rate that each policy of `compare` carries within the limits of the setting's `slo`."""
 
-    across: str = Field(description="what the rate is, with its unit, as in 'load, req/s'")
+    across: str = Field(default=RATES, description="what the rate is, with its unit")
     of: list[str] = Field(default=[], description="the labels of `compare` that are in it, all where it is left out")
     vary: str = Field(default="workload.poisson.rate", description="the rate, as in workload.poisson.rate")
     most: float = Field(gt=0, description="the highest rate that is tried, as in 24")
@@ -200,10 +237,21 @@ class Claim(Section):
     sweeps: dict[str, SweepSection] = Field(default={}, description="axes along which they are compared")
     capacities: dict[str, CapacitySection] = Field(default={}, description="highest rates that are searched")
     runs: dict[str, RunsSection] = Field(default={}, description="runs whose figures formulas name")
+    points: dict[str, PointsSection] = Field(default={}, description="tables of closed forms and models")
     let: dict[str, str] = Field(default={}, description="formulas by name, for other formulas")
+    shown: dict[str, str] = Field(default={}, description="formulas of notes, by their keys")
     headline: dict[str, Criterion] = Field(default={}, description="what must come out of the headline, by a short key")
     beside: dict[str, Criterion] = Field(default={}, description="what else must come out, by a short key")
     notes: dict[str, str] = Field(default={}, description="what is told and not judged, by a short key")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _compared(cls, data: Any) -> Any:
+        """Without labels, those are compared that the claim names for its slot, each by itself."""
+        if not isinstance(data, dict) or {"compare", "settings"} & {*data} or not {*EXPERIMENTS} & {*data}:
+            return data
+        names = [name for each in ("others", "policies") for name in data.get(each, []) if isinstance(name, str)]
+        return {**data, "compare": {name: {data.get("slot"): name} for name in names}}
 
     @model_validator(mode="after")
     def _consistent(self) -> Claim:
@@ -216,11 +264,18 @@ class Claim(Section):
                 raise ValueError(
                     f"{key}.since is not after the first run; give a later date, or `first`, the date of that run"
                 )
-        if self.settings and (self.sweeps or not set(self.settings) <= set(self.compare)):
+        if self.settings and (self.sweeps or not set(self.settings) <= set(self.labels)):
             raise ValueError("has `settings` beside sweeps or for no label of compare; give them to capacities alone")
+        if not {*self.shown} <= {*self.notes}:
+            raise ValueError("shows a formula for no note; give shown the keys of notes")
         if len({*self.headline, *self.beside, *self.notes}) < len(self.criteria) + len(self.notes):
             raise ValueError("has a key twice among headline, beside and notes; give each its own")
         return self
+
+    @property
+    def labels(self) -> list[str]:
+        """What is run: each label of `compare`, or of `settings` where policies are those of the setting."""
+        return list(self.compare or self.settings)
 
     @property
     def criteria(self) -> dict[str, Criterion]:

@@ -24,7 +24,7 @@ from poise.core.spec import Engine
 FOLDER = Path(__file__).parent / "systems"
 _ROOT = Path(__file__).parents[1]
 _COUNTED = ("poise.claims.", "poise.policies.")
-_TRIED = ("setting", "compare", "settings", "sweeps", "capacities", "runs", "let", "seeds", "data")
+_TRIED = ("setting", "compare", "settings", "sweeps", "capacities", "runs", "points", "let", "shown", "seeds", "data")
 """What of a claim is the experiment; all else is prose and tests, which may change without a new run."""
 
 MODELS = ("cost", "workload")
@@ -75,7 +75,7 @@ def measure(name: str, bench: Bench) -> Findings:
 
 def _named(about: Claim) -> list[str]:
     """The modules of the shared experiments that a claim names."""
-    formulas = any(each.test and each.test.value for each in about.criteria.values())
+    formulas = bool(about.shown) or any(each.test and each.test.value for each in about.criteria.values())
     kinds = (("sweep", about.sweeps), ("capacity", about.capacities), ("runs", formulas))
     return [name for name, there in kinds if there]
 
@@ -114,7 +114,13 @@ def files(name: str) -> set[Path]:
     own = [_own(name)] if _own(name).is_file() else []
     shared = [_ROOT / "claims" / "experiments" / f"{each}.py" for each in _named(about)]
     stands = [file_of(each, about.slot) for each in about.policies]
-    return _closure([*own, *shared, *stands, *map(policy_file, about.others)])
+    called = [_called(each.call) for each in about.points.values()]
+    return _closure([*own, *shared, *stands, *called, *map(policy_file, about.others)])
+
+
+def _called(call: str) -> Path:
+    """The file of a function by its import path."""
+    return _ROOT.parent.joinpath(*call.split(".")[:-1]).with_suffix(".py")
 
 
 def fingerprint(some: Iterable[Path], root: Path, more: str = "") -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from math import log2
 from typing import NamedTuple
 
+import numpy as np
+
 from poise.core.errors import UserError
 
 DIES = 2
@@ -54,6 +56,25 @@ def rate(batch: float, tpot_s: float) -> float:
 def tpot_s(point: Decode) -> float:
     """The time per output token of a measured point."""
     return point.batch / point.rate
+
+
+class Law(NamedTuple):
+    """Seconds of a step, of each request in it and of each of their tokens of context; off: the most that a published
+    point is off, as a part of it."""
+
+    step_s: float
+    request_s: float
+    token_s: float
+    off: float
+
+
+def law() -> Law:
+    """The law of steps that is nearest to all published points, by least squares of the parts that they are off."""
+    rows = np.array([[1.0, each.batch, each.batch * each.context] for each in DECODES])
+    times = np.array([tpot_s(each) for each in DECODES])
+    found, *_ = np.linalg.lstsq(rows / times[:, None], np.ones(len(times)), rcond=None)
+    step, request, token = map(float, found)
+    return Law(step, request, token, float(np.abs(rows @ found / times - 1).max()))
 
 
 def exchange_s(kind: str, ranks: int) -> float:

@@ -7,7 +7,9 @@ s + l can run together: S + L − 1 grouped steps in place of S·L single ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import ceil
+from typing import NamedTuple
 
 from poise.core.errors import UserError
 from poise.core.estimate import Chunk, StepShape
@@ -86,3 +88,23 @@ class Cells:
         layers = self.pool.model.layers
         work = self.works.of(StepShape(0, (Chunk(tokens, 0),), self.share))
         return (work.series.base + layers * builder.kernels() * SECOND * ceil(tokens / 8192)) / SECOND
+
+
+class Ways(NamedTuple):
+    """Seconds of a prompt by diagonals, segment by segment and with full attention; most: how many times as fast the
+    first can be as the second."""
+
+    diagonal_s: float
+    sequential_s: float
+    full_s: float
+    most: float
+
+
+def ways(pool: Pool, tokens: int, segment: int = 1024, reached: float = 1.0) -> Ways:
+    """Each way through a prompt of whole segments, a single cell reaching `reached` of the device's rate."""
+    cells, layers, segments = Cells(pool, segment), pool.model.layers, tokens // segment
+    cell = partial(cells.grouped_s, reached=reached)
+    return Ways(
+        diagonal_s(segments, layers, cell), sequential_s(segments, layers, cell), cells.full_s(tokens),
+        most(segments, layers),
+    )  # fmt: skip

@@ -131,6 +131,29 @@ class Hybrid:
         return (whole - k.last(self.batch)) * layers / model.layers / SECOND + hop
 
 
+class Gains(NamedTuple):
+    """How many times as much the best cuts have as the best uniform layout, infinite where none of these fits.
+
+    latency, throughput: of the best cut for each.  mixed: whether one of the two has tensor groups of several sizes.
+    """
+
+    latency: float
+    throughput: float
+    mixed: bool
+
+
+def gains(pool: Pool, devices: Sequence[Device], batch: int) -> Gains:
+    """The best cuts of a model over devices in a row, beside uniform layouts of groups of 1, 2 and 4."""
+    hybrid = Hybrid(pool, devices, batch)
+    uniform = [hybrid.uniform(size) for size in (1, 2, 4) if len(devices) % size == 0]
+    quick, steady = hybrid.best("latency"), hybrid.best("throughput")
+    return Gains(
+        min(each.latency_s for each in uniform) / quick.latency_s,
+        min(each.slowest_s for each in uniform) / steady.slowest_s,
+        any(len(set(cut.name.split("+"))) > 1 for cut in (quick, steady)),
+    )
+
+
 _JOINS: dict[Aim, Callable[[float, float], float]] = {"latency": lambda one, two: one + two, "throughput": max}
 
 

@@ -7,7 +7,7 @@ into the latent space (decode), and expanded, where keys and values are made fro
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from poise.core.errors import UserError
 from poise.core.model import Model
@@ -16,12 +16,19 @@ from poise.core.spec import Device
 Path = Literal["absorbed", "expanded"]
 
 
+class Attention(NamedTuple):
+    """Operations and bytes of attention."""
+
+    operations: float
+    read: float
+
+
 def ridge(device: Device) -> float:
     """Operations per byte at which the BF16 peak and the bandwidth of a device take equally long."""
     return device.bf16_flops / device.memory_bw
 
 
-def decode_attention(model: Model, path: Path = "absorbed", size: float = 2.0) -> tuple[float, float]:
+def decode_attention(model: Model, path: Path = "absorbed", size: float = 2.0) -> Attention:
     """Operations and bytes of one decode for each token of context in one layer; `size` is bytes per cached value.
 
     Grouped heads: 4·heads·head_dim over 2·kv_heads·head_dim values, so heads/kv_heads operations per byte of BF16.
@@ -31,13 +38,13 @@ def decode_attention(model: Model, path: Path = "absorbed", size: float = 2.0) -
     if model.mla is None:
         if path == "expanded":
             raise UserError(f"{model.name} has no latents to expand; take the absorbed path, which is its only one")
-        return 4.0 * model.heads * model.head_dim, 2 * model.kv_heads * model.head_dim * size
+        return Attention(4.0 * model.heads * model.head_dim, 2 * model.kv_heads * model.head_dim * size)
     mla = model.mla
     if path == "absorbed":
-        return 2.0 * model.heads * (2 * mla.kv_rank + mla.rope_dim), (mla.kv_rank + mla.rope_dim) * size
+        return Attention(2.0 * model.heads * (2 * mla.kv_rank + mla.rope_dim), (mla.kv_rank + mla.rope_dim) * size)
     made = model.heads * (mla.nope_dim + mla.value_dim)
     operations = 2.0 * mla.kv_rank * made + 2.0 * model.heads * (mla.nope_dim + mla.rope_dim + mla.value_dim)
-    return operations, made * size + (mla.kv_rank + mla.rope_dim) * size
+    return Attention(operations, made * size + (mla.kv_rank + mla.rope_dim) * size)
 
 
 def decode_intensity(model: Model, path: Path = "absorbed", size: float = 2.0) -> float:

@@ -9,9 +9,13 @@ that capture graphs launch a step's kernels at once: their `kernels` is the numb
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from poise.core.errors import UserError
+from poise.core.spec import Pool
+from poise.cost.one_step import step_s
+from poise.cost.roofline import Roofline
 
 
 class Iteration(NamedTuple):
@@ -58,3 +62,39 @@ def transition(device_s: Callable[[int], float], kernels: int, launch_s: float, 
         else:
             low = batch + 1
     return low
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """A step of `batch` prompts whose kernels take equally long, by the roofline without host time; seconds."""
+
+    pool: Pool
+    launch_s: float
+    kernels: int
+    prompt_tokens: int
+    batch: int = 1
+
+    def work_s(self, batch: int) -> float:
+        """The device's part of a step of so many prompts."""
+        bare = Roofline(cpu_step_s=0.0, cpu_sequence_s=0.0)
+        return step_s(self.pool, prompts=batch, prompt_tokens=self.prompt_tokens, roofline=bare)
+
+    def time_s(self) -> float:
+        """The whole iteration."""
+        return bound_s(self.work_s(self.batch), self.kernels, self.launch_s)
+
+    def tklqt_s(self, batch: int) -> float:
+        """TKLQT of an iteration of so many prompts that is played through."""
+        return played([self.work_s(batch) / self.kernels] * self.kernels, self.launch_s).tklqt_s
+
+    def knee(self) -> int:
+        """The least batch at which the device takes as long as the launches."""
+        return transition(self.work_s, self.kernels, self.launch_s)
+
+    def before(self) -> float:
+        """TKLQT just below that batch, over that of a single prompt."""
+        return self.tklqt_s(max(self.knee() - 1, 1)) / self.tklqt_s(1)
+
+    def beyond(self) -> float:
+        """TKLQT of four times that batch, over that of a single prompt."""
+        return self.tklqt_s(4 * self.knee()) / self.tklqt_s(1)

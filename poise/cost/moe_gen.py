@@ -243,3 +243,45 @@ class Offloaded:
     def _token_bytes(self) -> float:
         """Bytes of a token's KV in all layers; what leaves a window is counted as if it stayed."""
         return (self.kv_bytes + self.window_bytes) * self.model.layers
+
+
+class Decoding(NamedTuple):
+    """Tokens per second of a plan, and of the whole model on one batch; on_cpu: ω of the plan."""
+
+    rate: float
+    whole: float
+    on_cpu: float
+
+
+def decoding(model: Model, device: Device, context: int, on_cpu: float | None = None) -> Decoding:
+    """The best plan, or it with another ω, beside the whole model on as many requests as the device holds."""
+    engine = Offloaded(model, device)
+    plan = engine.best(context)
+    plan = plan if on_cpu is None else plan._replace(on_cpu=on_cpu)
+    few = engine.model_batch(context)
+    whole = few / engine.model_based_s(few, context)
+    return Decoding(plan.requests / engine.decode_s(plan, context), whole, plan.on_cpu)
+
+
+def full_rate(model: Model, device: Device, context: int, requests: int) -> float:
+    """Tokens per second of so many requests with the best ω in `SHARES`."""
+    engine = Offloaded(model, device)
+    plans = (Plan(requests, share, engine.keepable()) for share in SHARES)
+    return max(requests / engine.decode_s(plan, context) for plan in plans)
+
+
+def saturation(model: Model, device: Device) -> float:
+    """Tokens of an expert, by powers of two of requests without KV, from which on decoding has 0.9 of its most; over
+    those at which its arithmetic takes as long as its fetch."""
+    engine = Offloaded(model, device)
+    batches = [2**at for at in range(4, 21)]
+    rates = [each / engine.decode_s(Plan(each, 1.0), 1) for each in batches]
+    first = next(each for each, rate in zip(batches, rates, strict=True) if rate >= 0.9 * rates[-1])
+    return engine.tokens_per_expert(first) / engine.knee()
+
+
+def prefill_gain(model: Model, device: Device, prompt: int, batch: int = 64) -> float:
+    """How many times as fast as in batches of `batch` prompts are computed in one that fills the host."""
+    engine = Offloaded(model, device)
+    whole = engine.host_batch(prompt)
+    return whole / engine.prefill_s(whole, prompt) / (batch / engine.prefill_s(batch, prompt))

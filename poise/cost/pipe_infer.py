@@ -84,3 +84,8 @@ class Stream:
             now += self.through_s(min(runs, 1) * (run - 1) + 1) + runs * self.interval_s(run)
             made += kept + 1
         return made / now
+
+
+def drawn(stream: Stream, tokens: int, run: int = 1, seed: int = 0) -> float:
+    """How many times as fast a drawn stream is as the closed form says."""
+    return stream.played(tokens, run, seed) / stream.pipelined(run)

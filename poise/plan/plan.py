@@ -111,7 +111,7 @@ class Plan:
         """The best trial of each make of fleet that holds, the plan's own first, its variants of settings left out."""
         seen: dict[tuple[str, ...], Trial] = {}
         for trial in [*([self.best] if self.best else []), *self._held]:
-            if self.best is None or trial.value(self.ask.goal) >= self.best.value(self.ask.goal):
+            if trial is self.best or trial.value(self.ask.goal) >= self._least:
                 seen.setdefault(_make(trial), trial)
         return list(seen.values())
 
@@ -120,9 +120,17 @@ class Plan:
         """Fleets that would be better and held in the search, but not under all seeds; the best of each make."""
         seen: dict[tuple[str, ...], Trial] = {}
         for trial in self._held:
-            if self.best is not None and trial.value(self.ask.goal) < self.best.value(self.ask.goal):
+            if self.best is not None and trial.value(self.ask.goal) < self._least:
                 seen.setdefault(_make(trial), trial)
         return list(seen.values())
+
+    @property
+    def _least(self) -> float:
+        """The objective of the plan's fleet on the traffic of the search, by which others can be compared with it."""
+        if self.best is None:
+            return 0.0
+        searched = next((trial for trial in self._held if trial.fleet == self.best.fleet), self.best)
+        return searched.value(self.ask.goal)
 
     @property
     def _held(self) -> list[Trial]:

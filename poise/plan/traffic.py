@@ -47,7 +47,7 @@ class Source:
         """An error about a trace without mention of the scenario around it, which the user has not written."""
         if self.file is None or self.file.suffix in SCENARIOS:
             return error
-        text = str(error).replace(f"{self.file}: workload.trace: {self.file}: ", f"{self.file}: ")
+        text = str(error).replace(f"{self.file}: workload.trace: {self.file}", f"{self.file}")
         text = text.replace(f"{self.file}: workload.trace: ", f"{self.file}: ")
         for field in ("skip_bad", "ignore_model"):
             text = text.replace(f"set workload.{field}: true", f"give --set workload.{field}=true")

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -81,6 +81,15 @@ def run(rows: Rows, way: Way, fleet: Fleet) -> Done:
     if way not in WAYS:
         raise UserError(f"way is {way!r}; give one of {', '.join(WAYS)}")
     return _Run(rows, way, fleet).run()
+
+
+def played(
+    way: Way, rows: int, fleet: Mapping[str, Any] | None = None, rounds: int = 8, turns: Spec = 6, call_s: Spec = 2.0,
+    seed: int = 0,
+) -> Done:  # fmt: skip
+    """Run `rounds` times as many drawn conversations as there are in flight, on a fleet with these fields."""
+    drawn = conversations(rounds * rows, turns=turns, call_s=call_s, seed=seed)
+    return run(drawn, way, Fleet(rows, **(fleet or {})))
 
 
 class _Run:

@@ -80,11 +80,20 @@ def test_seeds_are_a_number_or_from_and_at_most(tmp_path: Path) -> None:
         assert find.read_claim(file).rounds == rounds
 
 
+def test_what_is_left_out_follows_from_the_rest() -> None:
+    """Without labels, the policies of the slot are compared by name; an axis of rates needs no name."""
+    about = find.claim("preble")
+    assert about.compare == {"round_robin": {"router": "round_robin"}, "preble": {"router": "preble"}}
+    assert about.sweeps["load"].across == "load, req/s"
+    assert find.claim("kv_runahead").compare == {}  # a model has no slot to compare policies in
+    assert find.claim("nanoflow").labels == ["128/512", "512/512", "1024/512", "512/1024"]
+
+
 @pytest.mark.parametrize("name", find.names())
 def test_a_claim_fits_a_screen_or_two(name: str) -> None:
     lines = (find.FOLDER / f"{name}.toml").read_text(encoding="utf-8").splitlines()
     criteria = len(find.claim(name).criteria)
     about = find.claim(name)
-    parts = len(about.sweeps) + len(about.runs) + len(about.capacities)
+    parts = len(about.sweeps) + len(about.runs) + len(about.capacities) + len(about.points)
     assert len(lines) <= 35 + 7 * max(criteria, 1) + 10 * parts
     assert max(map(len, lines)) <= 125

@@ -16,6 +16,7 @@ from poise.claims import find, record, show
 from poise.claims.bench import Bench, folder
 from poise.claims.command import run
 from poise.claims.experiments.formula import figures, parsed
+from poise.claims.experiments.points import arguments
 from poise.claims.picture import picture
 from poise.core.slot import SLOTS
 from poise.policies.find import build
@@ -40,11 +41,18 @@ def test_a_claim_is_well_formed(name: str) -> None:
     assert claim.paper.year <= date.today().year + 1  # a claim is of a paper that was published
     for expected in (claim.published, claim.conditions, claim.here, claim.lacking):
         assert not expected.endswith(".")
-    assert claim.sweeps or claim.capacities or claim.runs or name in MEASURES or not claim.criteria
-    tables = {**claim.sweeps, **claim.capacities, **claim.runs}
-    assert all({*each.of} <= {*claim.compare} for each in tables.values())
+    compared: dict[str, schema.SweepSection | schema.CapacitySection] = {
+        **claim.sweeps, **claim.capacities, **claim.runs,
+    }  # fmt: skip
+    tables = {*compared, *claim.points}
+    assert tables or name in MEASURES or not claim.criteria
+    assert all({*each.of} <= {*claim.labels} for each in compared.values())
+    for section in claim.points.values():
+        for label in section.lines or [""]:
+            arguments(section, label, section.at[0])
     formulas = [
         *claim.let.values(),
+        *claim.shown.values(),
         *(text for each in claim.criteria.values() if each.test for text in _formulas(each.test)),
     ]
     for tree in map(parsed, formulas):
@@ -54,7 +62,7 @@ def test_a_claim_is_well_formed(name: str) -> None:
             assert each.test.sweep in ("", *claim.sweeps), key
         if each.test and each.test.capacity:
             assert each.test.capacity in claim.capacities, key
-            assert {*each.test.times, *(label for row in each.test.order for label in row)} <= set(claim.compare), key
+            assert {*each.test.times, *(label for row in each.test.order for label in row)} <= set(claim.labels), key
 
 
 def _formulas(test: schema.Test) -> list[str]:

@@ -35,7 +35,7 @@ def searched(claim: Claim, bench: Bench, name: str) -> dict[str, list[float]]:
     section = claim.capacities[name]
     search = _Search(claim, section, bench)
     found: dict[str, list[float]] = bench.once(
-        name, lambda: {label: search.highest(label) for label in section.of or claim.compare}
+        name, lambda: {label: search.highest(label) for label in section.of or claim.labels}
     )
     return found
 
@@ -81,7 +81,7 @@ class _Search:
         """The share within the limits by rate, of the first seed."""
         lines = {
             label: [Point(rate, self._seen(label, rate, 0).figure(self.section.figure)) for rate in self.section.at]
-            for label in self.section.of or self.claim.compare
+            for label in self.section.of or self.claim.labels
         }
         return Curve("Requests within both limits", self.section.across, "share", lines)
 

@@ -132,6 +132,13 @@ def _made(seen: Seen, _: str) -> float:
     return float(np.array(seen.result.run.records.output_tokens).sum()) / _span(seen, "")
 
 
+def _decoded(seen: Seen, _: str) -> float:
+    """Output tokens after the first ones, a second from the last first token on: the rate of one batch that decodes."""
+    records = seen.result.run.records
+    tokens = float((np.array(records.output_tokens) - 1).sum())
+    return tokens / (_span(seen, "") - max(records.first_token_at) / SECOND)
+
+
 def _computed(seen: Seen, _: str) -> float:
     """Prompt tokens that were computed."""
     return float(sum(each.prompt_tokens for each in seen.result.run.replicas))
@@ -200,8 +207,8 @@ def _between(seen: Seen, part: str) -> float:
 
 
 OWN: Mapping[str, Callable[[Seen, str], float]] = {
-    "in_time": _in_time, "span_s": _span, "output_rate": _made, "computed_tokens": _computed, "unique_tokens": _unique,
-    "again_tokens": _again, "busiest": _busiest, "output_tokens": _outputs, "steps": _steps,
+    "in_time": _in_time, "span_s": _span, "output_rate": _made, "decode_rate": _decoded, "computed_tokens": _computed,
+    "unique_tokens": _unique, "again_tokens": _again, "busiest": _busiest, "output_tokens": _outputs, "steps": _steps,
     "prompt_step_s": _prompt_step, "tbt_s": _between,
 }  # fmt: skip
 """Figures that no report has, each a function of a run and of what follows its name."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
@@ -48,6 +49,7 @@ class Row:
 
     at: tuple[float, ...]
     values: NDArray[np.float64]
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class _Path:
         at = [(label, place) for label in self.labels for place in self.table.places]
         path = ".".join(self.path)
         values = [self.table.seeds(label, place, path) for label, place in at]
-        return Row(tuple(place for _, place in at), np.array(values, float))
+        return Row(tuple(place for _, place in at), np.array(values, float), tuple(label for label, _ in at))
 
 
 Names = Mapping[str, Table | ast.expr]
@@ -95,9 +97,59 @@ def figures(tree: ast.AST) -> set[tuple[str, str]]:
     return found
 
 
+def of_label(table: str, label: str, tree: ast.expr, names: Names) -> ast.expr:
+    """A formula of which every name that is not among `names` is a figure of one label of a table."""
+
+    class Figures(ast.NodeTransformer):
+        def visit_Call(self, node: ast.Call) -> ast.expr:
+            return ast.Call(node.func, [self.visit(each) for each in node.args], [])
+
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return (
+                node
+                if node.id in names
+                else ast.Attribute(ast.Subscript(ast.Name(table), ast.Constant(label)), node.id)
+            )
+
+    found: ast.expr = Figures().visit(deepcopy(tree))
+    return found
+
+
 def evaluated(tree: ast.expr, names: Names) -> Any:
     """The value of a formula: numbers, ratios and intervals, alone or in lists, or whether something is so."""
-    return _plain(_Reader(names).read(tree))
+    found = _plain(_row(_Reader(names).read(tree)))
+    return found[0] if isinstance(found, list) and len(found) == 1 and isinstance(found[0], bool) else found
+
+
+def evaluated_row(tree: ast.expr, names: Names) -> Row:
+    """The figures of a formula that ends in figures; UserError for another."""
+    found = _row(_Reader(names).read(tree))
+    if not isinstance(found, Row):
+        raise UserError(f"{ast.unparse(tree)} is no figure at each place; give arithmetic over figures alone")
+    return found
+
+
+def worded(tree: ast.expr, names: Names) -> str:
+    """The value of a formula in words; numbers at places of a table with what they are of."""
+    found = _row(_Reader(names).read(tree))
+    return _table(found) if isinstance(found, Row) else in_words(_plain(found))
+
+
+def _table(row: Row) -> str:
+    """Numbers with their places, those of each label after one another."""
+    _plain(row)
+    labels, places = dict.fromkeys(row.labels), dict.fromkeys(row.at)
+    lines = []
+    for label in labels or [""]:
+        mine = [at for at in range(len(row.at)) if not row.labels or row.labels[at] == label]
+        texts = [(row.at[at], in_words(_plain(row.values[at, 0]))) for at in mine]
+        each = ", ".join(text if len(places) < 2 else f"{text} at {_place(place)}" for place, text in texts)
+        lines.append(f"{label}: {each}" if label else each)
+    return "; ".join(lines)
+
+
+def _place(place: float) -> str:
+    return f"{place:,.0f}" if place == int(place) else significant(place)
 
 
 def in_words(found: Any) -> str:
@@ -122,6 +174,8 @@ def _plain(found: Any) -> Any:
     if isinstance(found, np.ndarray | list | tuple):
         flat = [_plain(each) for each in found]
         return [one for each in flat for one in (each if isinstance(each, list) else [each])]
+    if isinstance(found, Row) and found.values.shape[1] == 1:
+        return _plain(found.values[:, 0])
     if isinstance(found, Row | _Path):
         raise UserError("a formula ends in a figure of every seed; take its mean, over, or ratio to another")
     return float(found)
@@ -172,30 +226,28 @@ class _Reader:
             return _Path(base.table, (at,))
         row = _row(base)
         if isinstance(row, Row):
-            if at not in row.at:
-                raise UserError(f"{at!r} is no place of the axis; give one of {', '.join(map(str, row.at))}")
-            return _part(row, slice(row.at.index(at), row.at.index(at) + 1))
+            return _picked(row, at)
         return row[int(at)]
 
     def _list(self, node: ast.List) -> list[Any]:
-        found = [_row(self.read(each)) for each in node.elts]
+        found = [_exact(_row(self.read(each))) for each in node.elts]
         return [one for each in found for one in (each if isinstance(each, list | np.ndarray) else [each])]
 
     def _unaryop(self, node: ast.UnaryOp) -> Any:
         value = _row(self.read(node.operand))
         if isinstance(node.op, ast.Not):
-            return not value
+            return not _truth(value)
         return _both(operator.sub, 0.0, value)
 
     def _binop(self, node: ast.BinOp) -> Any:
         return _both(_OPERATORS[type(node.op)], _row(self.read(node.left)), _row(self.read(node.right)))
 
     def _ifexp(self, node: ast.IfExp) -> Any:
-        return self.read(node.body if _plain(self.read(node.test)) else node.orelse)
+        return self.read(node.body if _truth(self.read(node.test)) else node.orelse)
 
     def _boolop(self, node: ast.BoolOp) -> bool:
         combine = all if isinstance(node.op, ast.And) else any
-        return combine([bool(_plain(self.read(each))) for each in node.values])
+        return combine([_truth(self.read(each)) for each in node.values])
 
     def _compare(self, node: ast.Compare) -> Any:
         values = [_row(self.read(each)) for each in (node.left, *node.comparators)]
@@ -225,8 +277,31 @@ def _row(found: Any) -> Any:
     return found.row() if isinstance(found, _Path) else found
 
 
+def _exact(found: Any) -> Any:
+    """Figures that have one value at each place as a list of them."""
+    return found.values[:, 0] if isinstance(found, Row) and found.values.shape[1] == 1 else found
+
+
 def _part(row: Any, at: slice) -> Any:
-    return Row(row.at[at], row.values[at]) if isinstance(row, Row) else row[at]
+    return Row(row.at[at], row.values[at], row.labels[at]) if isinstance(row, Row) else row[at]
+
+
+def _truth(found: Any) -> bool:
+    """Whether something is so, alone or in a list of one."""
+    plain = _plain(_row(found))
+    if isinstance(plain, list) and len(plain) != 1:
+        raise UserError("and, or and if ask about several things at once; take all or any of them")
+    return bool(plain[0] if isinstance(plain, list) else plain)
+
+
+def _picked(row: Row, at: Any) -> Row:
+    """What of figures is of a label, or at a place."""
+    known, what = (row.labels, "label") if isinstance(at, str) else (row.at, "place of the axis")
+    here = [each for each, own in enumerate(known) if own == at]
+    if not here:
+        raise UserError(f"{at!r} is no {what}; give one of {', '.join(map(str, dict.fromkeys(known)))}")
+    labels = tuple(row.labels[each] for each in here) if row.labels else ()
+    return Row(tuple(row.at[each] for each in here), row.values[here], labels)
 
 
 def _both(what: Callable[[Any, Any], Any], one: Any, two: Any) -> Any:
@@ -234,9 +309,15 @@ def _both(what: Callable[[Any, Any], Any], one: Any, two: Any) -> Any:
     one, two = (np.array(each) if isinstance(each, list) else each for each in (one, two))
     if not isinstance(one, Row) and not isinstance(two, Row):
         return what(one, two)
-    at = max((each.at for each in (one, two) if isinstance(each, Row)), key=len)
-    values = [each.values if isinstance(each, Row) else each for each in (one, two)]
-    return Row(at, what(*values))
+    of = max((each for each in (one, two) if isinstance(each, Row)), key=lambda each: len(each.at))
+    values = [each.values if isinstance(each, Row) else _column(each, len(of.at)) for each in (one, two)]
+    labels = [each.labels for each in (one, two) if isinstance(each, Row) and len(each.at) == len(of.at)]
+    return Row(of.at, what(*values), of.labels if len({*labels}) == 1 else ())
+
+
+def _column(found: Any, places: int) -> Any:
+    """Numbers beside figures: those of a list with one for each place are of all its seeds."""
+    return found[:, None] if isinstance(found, np.ndarray) and found.shape == (places,) else found
 
 
 # Functions -----------------------------------------------------------------------------------------------------------

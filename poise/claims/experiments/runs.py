@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from poise.claims.answer import Answer, Findings
 from poise.claims.bench import Bench
-from poise.claims.claim import Claim, Curve, Point, RunsSection
+from poise.claims.claim import Claim, RunsSection
 from poise.claims.experiments.capacity import searched
+from poise.claims.experiments.drawn import curves, formulas
 from poise.claims.experiments.figures import SLICED, Seen
-from poise.claims.experiments.formula import Names, Table, evaluated, figures, in_words, parsed
+from poise.claims.experiments.formula import Names, Table, evaluated, figures, parsed, worded
+from poise.claims.experiments.points import tabled
 from poise.claims.experiments.setting import built, scenario
 from poise.claims.experiments.sweep import swept
-from poise.report.intervals import over_seeds
 
 if TYPE_CHECKING:
     from poise.claims.sweep import Sweep
@@ -24,17 +25,15 @@ if TYPE_CHECKING:
 def measure(claim: Claim, bench: Bench) -> Findings:
     """What each formula of a criterion comes to, and the curves of the runs."""
     lets = {name: parsed(text) for name, text in claim.let.items()}
-    formulas = {key: parsed(each.test.value) for key, each in claim.criteria.items() if each.test and each.test.value}
+    trees = {key: parsed(each.test.value) for key, each in claim.criteria.items() if each.test and each.test.value}
     shown = {key: parsed(each.test.shows) for key, each in claim.criteria.items() if each.test and each.test.shows}
-    wanted = set().union(*(figures(tree) for tree in (*lets.values(), *formulas.values(), *shown.values())))
-    tables = _tables(claim, bench, wanted, {*_named(formulas), *_named(shown), *_named(lets)})
+    trees |= {key: parsed(text) for key, text in claim.shown.items()}
+    wanted = set().union(*(figures(tree) for tree in (*lets.values(), *trees.values(), *shown.values())))
+    tables = _tables(claim, bench, wanted, {*_named(trees), *_named(shown), *_named(lets)})
     names: Names = {**tables, **lets}
-    answers = [
-        Answer(key, in_words(evaluated(shown.get(key, tree), names)), evaluated(tree, names))
-        for key, tree in formulas.items()
-    ]
-    curves = [each for name, runs in claim.runs.items() for each in _curves(runs, tables[name])]
-    return Findings(answers, curves)
+    answers = [Answer(key, worded(shown.get(key, tree), names), evaluated(tree, names)) for key, tree in trees.items()]
+    drawn = [curves(each, name, tables[name], names) for name, each in (*claim.points.items(), *claim.runs.items())]
+    return Findings(answers, [curve for some in drawn for curve in some])
 
 
 def _named(trees: Mapping[str, ast.expr]) -> set[str]:
@@ -44,9 +43,11 @@ def _named(trees: Mapping[str, ast.expr]) -> set[str]:
 
 def _tables(claim: Claim, bench: Bench, wanted: set[tuple[str, str]], named: set[str]) -> dict[str, Table]:
     """All runs, and those sweeps and searches that formulas name."""
-    found: dict[str, Table] = {}
+    found: dict[str, Table] = {name: tabled(each, bench) for name, each in claim.points.items()}
+    known: Names = dict.fromkeys((*claim.runs, *claim.points), Searched({}))
     for name, runs in claim.runs.items():
-        paths = {path for table, path in wanted if table == name} | {*runs.curves.values()}
+        drawn = formulas(runs, name, "", known).values()
+        paths = {path for table, path in wanted.union(*map(figures, drawn)) if table == name}
         found[name] = ran(claim, runs, bench, sorted(paths))
     for name in named & {*claim.sweeps}:
         found[name] = Swept(swept(claim, bench, name))
@@ -108,7 +109,7 @@ class Searched:
 
 def ran(claim: Claim, runs: RunsSection, bench: Bench, paths: Sequence[str]) -> Ran:
     """Simulate every label at every place with every seed."""
-    labels, found = runs.of or list(claim.compare), {}
+    labels, found = runs.of or claim.labels, {}
     for place in runs.at:
         for label in labels:
             seen = [_seen(claim, runs, bench, label, place, seed, paths) for seed in range(bench.seeds(runs.seeds))]
@@ -121,7 +122,7 @@ def _seen(
 ) -> dict[str, float]:
     """The figures of one run."""
     changes = runs.changes_of(label, place, claim.settings.get(label, {}))
-    problem = built(scenario(claim, bench, changes), label, bench)
+    problem = built(scenario(claim, bench, changes, whole=runs.whole), label, bench)
     workload = problem.traffic.make(seed)
     first = {path.partition(".")[0] for path in paths}
     result = bench.simulate(
@@ -130,24 +131,3 @@ def _seen(
     )  # fmt: skip
     seen = Seen(result, workload, problem)
     return {path: seen.figure(path) for path in paths}
-
-
-def _curves(runs: RunsSection, table: Table) -> list[Curve]:
-    """The figures that are drawn, label by label."""
-    found = []
-    for title, path in runs.curves.items():
-        lines = {
-            label: [
-                Point(place, mean.value, mean.half)
-                for place in table.places
-                for mean in [over_seeds(table.seeds(label, place, path))]
-            ]
-            for label in table.labels
-        }
-        kind = "seconds" if path.split(".")[-2 if "." in path else -1].endswith("_s") else "number"
-        found.append(Curve(title, runs.across, "share" if _share(path) else kind, lines))  # type: ignore[arg-type]
-    return found
-
-
-def _share(path: str) -> bool:
-    return path.rpartition(".")[2] in ("slo_attainment", "in_time", "prefix_hit_rate", "busiest")

@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from poise.scenario.build import Problem
 
 
-def scenario(claim: Claim, bench: Bench, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Setting and policies with values changed by path; a quick run has fewer requests, or half of the time."""
+def scenario(claim: Claim, bench: Bench, changes: Mapping[str, Any], *, whole: bool = False) -> dict[str, Any]:
+    """Setting and policies with values changed by path; a quick run has fewer requests, or half of the time, unless it
+    is `whole`."""
     data: dict[str, Any] = {**deepcopy(claim.setting), "compare": deepcopy(claim.compare)}
     for path, value in changes.items():
         put(data, path, int(value) if isinstance(value, float) and value.is_integer() else deepcopy(value))
     _with_files(data["workload"], claim, bench)
-    _shortened(data, bench)
+    if not whole:
+        _shortened(data, bench)
     return data
 
 
@@ -67,7 +69,7 @@ def built(data: Mapping[str, Any], label: str, bench: Bench) -> Problem:
     from poise.scenario.place import Places
 
     whole = {name: value for name, value in data.items() if name != "compare"}
-    whole["policies"] = data["compare"][label]
+    whole["policies"] = {**data.get("policies", {}), **data["compare"].get(label, {})}
     places = Places(f"setting and compare.{label}")
     found = validated(whole, places)
     check(found, places)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator, Piece, StepShape
@@ -18,6 +18,7 @@ from poise.core.units import SECOND
 from poise.cost.efficiency import Efficiencies
 from poise.cost.estimator_wrapper import EstimatorWrapper
 from poise.cost.layout import kv_bytes_per_layer
+from poise.cost.one_step import step_s
 from poise.cost.work import Works, efficiencies
 
 
@@ -115,6 +116,21 @@ class Chain:
                     high = middle - 1
             found.append(low)
         return found
+
+
+class Ways(NamedTuple):
+    """Seconds of a prompt by a chain with uneven cuts and with even ones, and by tensor parallelism."""
+
+    uneven_s: float
+    even_s: float
+    tensor_s: float
+
+
+def ways(pool: Pool, tokens: int) -> Ways:
+    """Each way to prefill `tokens` tokens on the devices of a pool."""
+    chain = Chain(pool)
+    uneven, even = (chain.prefill_s(cuts) for cuts in (chain.uneven(tokens), chain.even(tokens)))
+    return Ways(uneven, even, step_s(pool, prompts=1, prompt_tokens=tokens))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import ClassVar
 from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator, Piece, StepShape
 from poise.core.spec import Pool
+from poise.core.units import SECOND
 from poise.cost.estimator_wrapper import EstimatorWrapper
 from poise.cost.lines import Line, pieces
 from poise.cost.work import Works, efficiencies
@@ -23,6 +24,12 @@ after one another and the largest, and the part of the optimum, which is the lar
 
 HIDDEN = (SERIES / LARGEST - 1 / REACHED) / (SERIES / LARGEST - 1)
 """What of the time that could be hidden was, if nothing else was lost: 0.31. An estimate of ours, on the low side."""
+
+
+def optimum(pool: Pool, tokens: int) -> float:
+    """Tokens per second and device in steps of `tokens` decodes where the datasheet's arithmetic alone takes time."""
+    works = Works(pool)
+    return tokens / (works.of(StepShape(tokens)).arithmetic.base / SECOND) / pool.devices / works.use.gemm_bf16
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ its part of the tokens. Only steps large enough are split: halves read the weigh
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator, Piece, StepShape
@@ -15,6 +15,7 @@ from poise.core.spec import Pool
 from poise.core.units import SECOND
 from poise.cost.coefficients import ACTIVATION_BYTES
 from poise.cost.estimator_wrapper import EstimatorWrapper, longer
+from poise.cost.one_step import step_s
 from poise.cost.work import Works, efficiencies
 
 NORM_WIDTHS = 8
@@ -41,6 +42,23 @@ class TokenWeave:
     def around(self, inner: Estimator, pool: Pool) -> Estimator:
         """`inner` with woven all-reduces; itself where there are none."""
         return inner if pool.tensor == 1 else Woven(inner, pool, self)
+
+
+class Saved(NamedTuple):
+    """Of a step: the part of its time that weaving saves, and that of its all-reduces."""
+
+    saved: float
+    reduced: float
+
+
+def saved(pool: Pool, prompt_tokens: int = 0, decodes: int = 0) -> Saved:
+    """What weaving saves of a step of one whole prompt, or of decodes, by the roofline."""
+    plain, woven = (
+        step_s(pool, prompts=bool(prompt_tokens), prompt_tokens=prompt_tokens, decodes=decodes, terms=terms)
+        for terms in ((), (TokenWeave(),))
+    )
+    reduced = Works(pool).reduced(1.0, prompt_tokens + decodes) * pool.model.layers / SECOND
+    return Saved(1 - woven / plain, reduced / plain)
 
 
 class Woven(EstimatorWrapper):
