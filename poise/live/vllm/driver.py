@@ -75,6 +75,7 @@ class Driver:
             self._unpin()  # pins must not stop an engine that has nothing else to do
             self._compose()
         self._chunks = list(self._plan.chunks)
+        lane.decode_steps += any(seat.inner.request_id in self._plan.tokens for seat in lane.group.values())
         self._check()
         return self._plan
 

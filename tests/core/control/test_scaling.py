@@ -90,7 +90,7 @@ def test_a_slot_that_was_left_may_be_filled_again() -> None:
 
 @pytest.mark.parametrize("answer", [[Scale(1, 1)], [Scale(-1, 1)], [Hold("no")], [(0, 1)], [Scale(0, 1, -1)]], ids=str)
 def test_an_answer_that_cannot_be_meant(answer: list[Any]) -> None:
-    with pytest.raises(PolicyError, match=r"Said answers .* must be a Scale of one of the pools 0 to 0"):
+    with pytest.raises(PolicyError, match=r"Ruled answers .* must be a Scale of one of the pools 0 to 0"):
         replay([Tick(0)], control(lambda cluster: answer))
 
 

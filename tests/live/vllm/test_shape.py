@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from poise.core.action import NONE, Batch, Entry
@@ -54,6 +54,7 @@ def inside(world: World, *, ahead: bool = False) -> list[Step]:
 
 @settings(max_examples=60)
 @given(st.integers(0, 10_000), st.sampled_from(CHOICES), st.booleans(), st.booleans(), st.booleans())
+@example(0, CHOICES[-1], False, False, False)  # prompts are held for steps, which must be counted
 def test_decides_as_simulated(seed: int, chosen: dict[str, Any], crowded: bool, caching: bool, reserve: bool) -> None:
     world = a_world(seed, chosen, crowded=crowded, caching=caching and not crowded, reserve=reserve)
     assert inside(world) == in_order(world.simulated())
