@@ -78,7 +78,8 @@ GIVEN: dict[str, Any] = {
 }
 
 
-@settings(max_examples=150 if DEEP else 10)
+@pytest.mark.deep
+@settings(max_examples=150 if DEEP else 6)
 @given(st.lists(TREES, min_size=1, max_size=3), st.fixed_dictionaries(GIVEN))
 def test_what_lanes_keep(tmp_path_factory: pytest.TempPathFactory, trees: list[Entry], options: dict[str, Any]) -> None:
     made = in_lanes(recorded(tmp_path_factory.mktemp("t"), trees), **options)
@@ -118,7 +119,8 @@ def test_what_lanes_keep(tmp_path_factory: pytest.TempPathFactory, trees: list[E
     assert (np.asarray(run.records.output_tokens)[done] == made.output[done]).all()
 
 
-@settings(max_examples=40 if DEEP else 5)
+@pytest.mark.deep
+@settings(max_examples=40 if DEEP else 3)
 @given(st.lists(TREES, min_size=1, max_size=2), st.fixed_dictionaries(GIVEN))
 def test_held_batches_change_nothing(
     tmp_path_factory: pytest.TempPathFactory, trees: list[Entry], options: dict[str, Any]

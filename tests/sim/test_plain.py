@@ -13,6 +13,7 @@ import poise.core.control.state as state
 import poise.core.engine.lane as lane
 from poise.core.records.records import Run
 from poise.core.records.trace import Trace
+from tests.depth import examples
 from tests.sim.cases import Case, cases
 from tests.sim.plain import Called, plain_cases
 from tests.sim.test_exact import assert_equal
@@ -67,8 +68,9 @@ def test_plain_worlds_equal_the_reference(monkeypatch: pytest.MonkeyPatch) -> No
     assert count["preempted"] > count["worlds"] / 10, "and room is to be short now and then"
 
 
+@pytest.mark.deep
 @given(cases())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_counts_kept_in_order_change_nothing(case: Case) -> None:
     """Where replicas come, go and pair up, as in small worlds that keep the order of `requests` all the same."""
     one, other = Trace(), Trace()
