@@ -79,7 +79,7 @@ GIVEN: dict[str, Any] = {
 
 
 @pytest.mark.deep
-@settings(max_examples=150 if DEEP else 6)
+@settings(max_examples=60 if DEEP else 6)
 @given(st.lists(TREES, min_size=1, max_size=3), st.fixed_dictionaries(GIVEN))
 def test_what_lanes_keep(tmp_path_factory: pytest.TempPathFactory, trees: list[Entry], options: dict[str, Any]) -> None:
     made = in_lanes(recorded(tmp_path_factory.mktemp("t"), trees), **options)
@@ -120,7 +120,7 @@ def test_what_lanes_keep(tmp_path_factory: pytest.TempPathFactory, trees: list[E
 
 
 @pytest.mark.deep
-@settings(max_examples=40 if DEEP else 3)
+@settings(max_examples=15 if DEEP else 3)
 @given(st.lists(TREES, min_size=1, max_size=2), st.fixed_dictionaries(GIVEN))
 def test_held_batches_change_nothing(
     tmp_path_factory: pytest.TempPathFactory, trees: list[Entry], options: dict[str, Any]
