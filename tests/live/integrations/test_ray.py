@@ -49,7 +49,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def outcome(python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def seen(python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What happened in the scene."""
     folder = tmp_path_factory.mktemp("scene")
     ours = {"PYTHONPATH": str(ROOT), "HOME": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
@@ -65,38 +65,38 @@ def outcome(python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 
 
 @pytest.fixture
-def trace(given: dict[str, Any]) -> Trace:
+def trace(seen: dict[str, Any]) -> Trace:
     trace = Trace()
-    trace.lines = given["trace"]
+    trace.lines = seen["trace"]
     return trace
 
 
-def test_calls_with_one_beginning_go_to_one_replica(expected: dict[str, Any]) -> None:
-    assert all(len(set(homes)) == 1 for homes in expected["homes"])
-    assert {homes[0] for homes in expected["homes"]} == {expected["homes"][0][0], expected["homes"][1][0]}
-    assert len({homes[0] for homes in expected["homes"]}) == 2, "and different ones to both"
-    assert len(set(expected["chats"])) == 1
+def test_calls_with_one_beginning_go_to_one_replica(seen: dict[str, Any]) -> None:
+    assert all(len(set(homes)) == 1 for homes in seen["homes"])
+    assert {homes[0] for homes in seen["homes"]} == {seen["homes"][0][0], seen["homes"][1][0]}
+    assert len({homes[0] for homes in seen["homes"]}) == 2, "and different ones to both"
+    assert len(set(seen["chats"])) == 1
 
 
-def test_calls_under_way_are_counted(expected: dict[str, Any]) -> None:
-    assert expected["under_way"][:2] == [1, 1]
-    assert expected["freed"] == expected["waited"] == [expected["homes"][0][0], expected["homes"][1][0]]
+def test_calls_under_way_are_counted(seen: dict[str, Any]) -> None:
+    assert seen["under_way"][:2] == [1, 1]
+    assert seen["freed"] == seen["waited"] == [seen["homes"][0][0], seen["homes"][1][0]]
 
 
-def test_who_is_turned_away_hears_when_to_come_again(expected: dict[str, Any]) -> None:
-    assert expected["shed"] == [429, 2]
+def test_who_is_turned_away_hears_when_to_come_again(seen: dict[str, Any]) -> None:
+    assert seen["shed"] == [429, 2]
 
 
-def test_a_dead_replica_is_lost_and_its_calls_go_to_the_other(expected: dict[str, Any], trace: Trace) -> None:
-    assert expected["died"] == "ActorDiedError"
-    assert expected["victim"] == expected["homes"][0][0]
-    assert set(expected["after"]) == {expected["homes"][1][0]}
+def test_a_dead_replica_is_lost_and_its_calls_go_to_the_other(seen: dict[str, Any], trace: Trace) -> None:
+    assert seen["died"] == "ActorDiedError"
+    assert seen["victim"] == seen["homes"][0][0]
+    assert set(seen["after"]) == {seen["homes"][1][0]}
     assert Counter(type(each).__name__ for each in trace.events)["ReplicaLost"] == 1
 
 
-def test_every_call_ends_once(expected: dict[str, Any], trace: Trace) -> None:
+def test_every_call_ends_once(seen: dict[str, Any], trace: Trace) -> None:
     counts = Counter(type(each).__name__ for each in trace.items())
-    assert expected["balance"] == [0, 0, 0]
+    assert seen["balance"] == [0, 0, 0]
     assert counts["Arrived"] == counts["Finished"] + counts["Failed"] + counts["Cancelled"] + counts["Refuse"]
     assert (counts["Finished"], counts["Failed"], counts["Refuse"]) == (28, 1, 1)
 
