@@ -1,4 +1,4 @@
-"""The gateways of a cluster: each routes its share of the requests on a belief of its own."""
+"""The gateways of a cluster: each routes its share of the requests on a belief of its own, or on a shared one."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from poise.core.event import (
     Exchanged,
     Lent,
     Measured,
+    PeerEnded,
+    PeerSent,
     ReplicaJoined,
     ReplicaLeft,
     ReplicaLost,
@@ -36,6 +38,13 @@ _OF_ALL = (
     Lent,
     Exchanged,
 )
+
+
+def from_peer(news: PeerSent | PeerEnded, gateway: int, at: int) -> PeerSent | PeerEnded:
+    """What gateway number `gateway` reported, as the others get it at `at`: with ids that none of their own has."""
+    if isinstance(news, PeerEnded):
+        return news._replace(at=at, gateway=gateway, request=-2 - news.request)
+    return news._replace(at=at, gateway=gateway, request=news.request._replace(id=-2 - news.request.id))
 
 
 class Gateways:
