@@ -15,7 +15,9 @@ from poise.core.event import (
     Lent,
     Measured,
     PeerEnded,
+    PeerLost,
     PeerSent,
+    PrefixSent,
     ReplicaJoined,
     ReplicaLeft,
     ReplicaLost,
@@ -37,6 +39,8 @@ _OF_ALL = (
     ReplicaLost,
     Lent,
     Exchanged,
+    PeerLost,
+    PrefixSent,
 )
 
 

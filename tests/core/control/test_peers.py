@@ -1,4 +1,4 @@
-"""Requests of other gateways count in the belief, in limits and in fair orders, until they end or their gateway does."""
+"""Requests of other gateways count in the belief, in limits and in fair orders until they end."""
 
 from __future__ import annotations
 

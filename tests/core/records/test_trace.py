@@ -74,6 +74,7 @@ PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     int: numbers,
     str: st.text(),
     bool: st.booleans(),
+    RequestView: requests,
     dict[str, Any]: st.dictionaries(
         st.sampled_from(["router", "order"]), st.dictionaries(st.text(), st.floats(allow_nan=False) | st.text())
     ),
