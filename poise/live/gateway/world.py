@@ -55,6 +55,8 @@ class World:
         self.keep: Callable[[Event | Action], None] | None = None
         self.share: Callable[[], None] | None = None
         """Callback where other gateways are to be sent something (`Control.outbox`)."""
+        self.connected: Callable[[], int] = lambda: 0
+        """How many other gateways get what this one reports."""
         self.hints: Hints | None = None
         """Decides for how long engines keep KV."""
         self.keep_body: Callable[[int, bytes], None] | None = None

@@ -36,7 +36,7 @@ Word = TypeVar("Word", Challenge, Hello, Welcome)
 
 
 class Refused(Exception):
-    """The other side is no gateway with the same key."""
+    """The other side is not a gateway, or has another key."""
 
 
 class Link:
@@ -80,7 +80,7 @@ class Link:
         try:
             word: FirstWord = first_word(await self._frame(FIRST_BYTES))
         except (ValueError, asyncio.IncompleteReadError):
-            raise Refused("the greeting broke off: it is no gateway, or has another key") from None
+            raise Refused("the greeting broke off: it is not a gateway, or has another key") from None
         if not isinstance(word, kind):
             raise Refused(f"it sent {type(word).__name__} where {kind.__name__} is due")
         return word

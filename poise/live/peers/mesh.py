@@ -59,6 +59,7 @@ class Mesh:
         self._beating: asyncio.Task[None] | None = None
         self._refusals: dict[str, str] = {}
         world.share = self._wake
+        world.connected = lambda: len(self._links)
         api.answered = self._answered
 
     @property

@@ -122,5 +122,5 @@ def first_word(body: bytes) -> FirstWord:
 
 
 def proof(key: bytes, role: str, nonce: bytes, *gateways: str) -> bytes:
-    """What shows that a gateway in this `role` has the key. gateways: who proves it, and to whom."""
+    """What shows that a gateway in this `role` has the key. gateways: the one that proves it, and the other."""
     return hmac.digest(key, b"\0".join((role.encode(), nonce, *(each.encode() for each in gateways))), "sha256")

@@ -48,7 +48,7 @@ class Names:
 
 
 class Hashed:
-    """Numbers for names that any process gives alike: 62 bits of a hash, which is no dense number."""
+    """Numbers for names that any process gives alike: 62 bits of a hash, so the numbers are not dense."""
 
     __slots__ = ()
 

@@ -149,7 +149,7 @@ async def follow_name(sharing: Sharing, mesh: Mesh, worker: Worker | None) -> No
         try:
             found = await addresses(host, port)
         except OSError:
-            found = []  # a name server that fails takes nobody away
+            found = []  # a failing name server removes none
         if found:
             mesh.call([*_known(sharing, worker), *((each, port) for each in found)])
         await asyncio.sleep(RESOLVE_S)

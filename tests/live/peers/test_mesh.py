@@ -66,8 +66,8 @@ def test_a_limit_of_a_tenant_holds_over_all_gateways() -> None:
         async with Several(2, admission=(TenantLimits(requests_per_minute=6),)) as several:
             statuses = []
             for number in range(10):
-                asked, other = several.members[number % 2], several.members[1 - number % 2]
-                answer = await asked.ask(key="one").wait()
+                one, other = several.members[number % 2], several.members[1 - number % 2]
+                answer = await one.ask(key="one").wait()
                 statuses.append(answer.status)
                 seen = sum(answered == 200 for answered in statuses)
                 await until(lambda other=other, seen=seen: _counted(other) >= seen)  # type: ignore[misc]
@@ -146,7 +146,7 @@ def test_a_response_goes_on_where_it_began_through_any_gateway() -> None:
     run(main())
 
 
-def test_a_gateway_with_another_key_hears_and_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_gateway_with_another_key_is_not_connected(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with Several(1) as several:
             (first,) = several.members
@@ -163,7 +163,7 @@ def test_a_gateway_with_another_key_hears_and_says_nothing(caplog: pytest.LogCap
 
 
 @pytest.mark.parametrize("junk", [b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, b"\x00\x00\x00\x01\xc1", b""])
-def test_what_is_no_gateway_is_cut_off_and_harms_nothing(junk: bytes) -> None:
+def test_what_is_not_a_gateway_is_cut_off_and_harms_nothing(junk: bytes) -> None:
     async def main() -> None:
         async with Several(2) as several:
             first, _ = several.members
