@@ -30,7 +30,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from peers.gateways import FLOOR, REFERENCE, Gateway, found, gateways
+from peers.gateways import ALL_ON, FLOOR, REFERENCE, WORKERS, Gateway, found, gateways
 from peers.neighbours import QUIET, Watch, load
 
 STARTS_S = 60.0
@@ -210,6 +210,8 @@ def main() -> None:
     busy = sum(row.others >= QUIET for slices in rows.values() for row in slices)
     print(f"{os.cpu_count()} cores; {busy} of {sum(map(len, rows.values()))} slices beside busy neighbours\n")
     print(table(rows))
+    if ALL_ON in rows and WORKERS in rows:
+        print(f"\nTwo workers carry twice as much as one times {ratio(rows[ALL_ON], rows[WORKERS])} (CPU a request)")
     if options.json is not None:
         options.json.write_text(json.dumps({name: [row._asdict() for row in each] for name, each in rows.items()}))
 

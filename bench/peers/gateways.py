@@ -12,6 +12,8 @@ ENGINES = ("http://127.0.0.1:9100", "http://127.0.0.1:9101")
 KEYS = "[{name: a, key: sk-local}]"
 FLOOR = "floor: bare relay"
 REFERENCE = "sglang-router cache_aware"
+ALL_ON = "poise, all on"
+WORKERS = "poise, all on, 2 workers"
 
 
 @dataclass(frozen=True)
@@ -49,14 +51,14 @@ def gateways(folder: Path) -> list[Gateway]:
             "admission": {"ceiling": {"requests": 512}},
         },
         "tenants": {"file": str(keys), "unknown": "default"},
-        "record": {"file": str(folder / "day.jsonl")},
     }
     here = ("--worker-urls", *ENGINES, "--host", "127.0.0.1", "--prometheus-host", "127.0.0.1")
     cache_aware = (*here, "--policy", "cache_aware")
     envoy = ("-c", "conf/envoy.yaml", "--concurrency", "1", "--disable-hot-restart", "-l", "error")
     launch = ("-m", "sglang_router.launch_router")
     return [
-        ours(folder, "poise, all on", 9301, **full),
+        ours(folder, ALL_ON, 9301, **full, record={"file": str(folder / "day.jsonl")}),
+        ours(folder, WORKERS, 9304, **full, workers=2, record={"file": str(folder / "day2.jsonl")}),
         ours(folder, "poise, round robin", 9302, policies={"router": "round_robin"}),
         Gateway(REFERENCE, "python", (*launch, *cache_aware, *ports(9203), *quiet("warn")), 9203),
         Gateway("vllm-router cache_aware", "vllm-router", (*cache_aware, *ports(9205), *quiet("warning")), 9205),

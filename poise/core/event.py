@@ -180,6 +180,45 @@ class ReplicaLeft(NamedTuple):
     replica: int
 
 
+class PeerSent(NamedTuple):
+    """Another gateway admitted a request: it waits there (`replica` -1), or was sent to a replica; the latest holds.
+
+    gateway: its number here.  request: with an id that no request of this gateway has.  decode: the other half of a P/D
+    pair, else `replica`.
+    """
+
+    at: int
+    gateway: int
+    request: RequestView
+    replica: int = -1
+    decode: int = -1
+
+
+class PeerEnded(NamedTuple):
+    """A request of another gateway ended, however it did."""
+
+    at: int
+    gateway: int
+    request: int
+    output_tokens: int = 0
+
+
+class PeerLost(NamedTuple):
+    """Another gateway is gone, and its requests with it."""
+
+    at: int
+    gateway: int
+
+
+class PrefixSent(NamedTuple):
+    """A prompt of these extents was sent to a replica before this gateway ran, as another gateway reports."""
+
+    at: int
+    replica: int
+    ids: tuple[int, ...]
+    ends: tuple[int, ...]
+
+
 class Tick(NamedTuple):
     """A wake that was requested."""
 
@@ -213,6 +252,10 @@ Event = (
     | ReplicaUpdated
     | Draining
     | ReplicaLeft
+    | PeerSent
+    | PeerEnded
+    | PeerLost
+    | PrefixSent
     | Tick
     | Exchanged
 )

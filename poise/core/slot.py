@@ -26,6 +26,8 @@ from poise.core.event import (
     Measured,
     Moved,
     MoveFailed,
+    PeerEnded,
+    PeerLost,
     Prefilled,
     Refused,
     ReplicaJoined,
@@ -115,7 +117,7 @@ _NEWS: Final = (Reported, Measured, Tick, Exchanged)
 """Events after which movers, lenders and recoveries are called: there is new information."""
 _FREES: Final = (
     Finished, Failed, Prefilled, Cancelled, Refused, Moved, MoveFailed, ReplicaLost, ReplicaJoined, ReplicaLeft,
-    FirstToken, *_NEWS,
+    FirstToken, PeerEnded, PeerLost, *_NEWS,
 )  # fmt: skip
 """Events after which held requests are decided again."""
 
@@ -163,6 +165,7 @@ _TABLE: Final = (
         hooks={
             **_OBSERVE, **_TURNS,
             "enter": "enter(request, cluster): asked once, when a request arrives; a Reject turns it away at the door",
+            "entered": "entered(request, cluster): another gateway admitted a request",
         },
     ),
     Slot(

@@ -295,7 +295,8 @@ class Belief:
     in_flight: its own dispatches count at once, not only when a report shows them.
     prefix: what it knows of prefix caches: `own` (an index of what it sent where), `reported` (the replicas' caches
     as of the last report) or `oracle` (their true state now).
-    gateways: how many share the requests, each with a belief of its own: it counts only its own dispatches.
+    gateways: how many share the requests, each with a belief of its own: it counts only its own dispatches, unless
+    gateways report their requests to one another, `share_s` seconds late (None: they do not).
     """
 
     period_s: float = 1.0
@@ -303,6 +304,7 @@ class Belief:
     in_flight: bool = True
     prefix: Literal["own", "reported", "oracle"] = "own"
     gateways: int = 1
+    share_s: float | None = None
 
 
 class ReplicaSpec(NamedTuple):

@@ -20,6 +20,7 @@ from poise.core.event import (
     Finished,
     FirstToken,
     Moved,
+    PeerSent,
     ReplicaJoined,
     ReplicaLeft,
     ReplicaLost,
@@ -83,6 +84,7 @@ class _Reading:
         self.away: list[tuple[int, str, int]] = []
         self.strangers: set[int] = set()
         self.exchanged: list[Exchanged] = []
+        self.elsewhere: set[int] = set()
         self.first_at = self.last_at = self.now = NOT_YET
 
     def read(self) -> None:
@@ -149,6 +151,8 @@ class _Reading:
     def _replica(self, item: Any) -> None:
         if type(item) is Exchanged:
             self.exchanged.append(item)
+        elif type(item) is PeerSent:
+            self.elsewhere.add(item.request.id)
         elif type(item) is ReplicaUpdated and item.replica < len(self.replicas):
             self.replicas[item.replica] = item.spec._replace(up=self.replicas[item.replica].up)
         elif type(item) in (ReplicaLost, ReplicaJoined, Draining, ReplicaLeft):
@@ -177,6 +181,11 @@ class _Reading:
             which, at = ", ".join(each.policies), seconds(each.at - start)
             text = f"policies were exchanged at {at:.1f} s ({which}); the recorded ones are those until then"
             notes.append(f"{text}, and the part of the recording that begins there can be asked alone")
+        if self.elsewhere:
+            notes.append(
+                f"{len(self.elsewhere)} requests of other gateways were sent to the same engines and are not in it, so "
+                "what it predicts is for less traffic than there was"
+            )
         workload, odd = workload_of(known, start, self.trace.header.get("models", []))
         if odd:
             notes.append(f"{odd} prompts have extents that do not fit together; they count as unshared from there on")

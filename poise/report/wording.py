@@ -63,6 +63,8 @@ def belief_line(belief: Belief) -> str:
     flight = "counted" if belief.in_flight else "not counted"
     usual = " (the default)" if belief == Belief() else ""
     shared = f"; {belief.gateways} gateways" if belief.gateways > 1 else ""
+    if belief.share_s is not None:
+        shared += f" that report to one another, {duration(belief.share_s)} late"
     return f"Belief{usual}: {text}, {late}; in-flight dispatches {flight}; prefix index: {belief.prefix}{shared}."
 
 

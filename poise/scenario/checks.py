@@ -34,6 +34,9 @@ def check(scenario: Scenario, places: Places) -> None:
     _faults(scenario, places)
     _scaling(scenario, places)
     _preemption(scenario, places)
+    if scenario.belief.share_s is not None and scenario.belief.gateways == 1:
+        text = "is between gateways, and there is one; give belief.gateways, as in 4, or remove it"
+        raise places.error(("belief", "share_s"), text)
     _run(scenario, places)
     _compare(scenario, places)
 

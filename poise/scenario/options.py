@@ -104,6 +104,7 @@ class ServeOptions:
     host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Address to listen on; 0.0.0.0 for all.")] = None
     port: Annotated[str | None, typer.Option(metavar="N", help="Port for clients.")] = None
     admin_port: Annotated[str | None, typer.Option(metavar="N", help="Port of the page and /metrics.")] = None
+    workers: Annotated[str | None, typer.Option(metavar="N", help="Processes that serve the port together.")] = None
     record: Annotated[str | None, typer.Option(metavar="FILE", help="Record to FILE (.jsonl or .parquet).")] = None
     sets: Annotated[
         list[str], typer.Option("--set", metavar="PATH=VALUE", help="Change a field, as in limits.held_s=30.")

@@ -322,6 +322,11 @@ class BeliefSection(Section):
         le=1000,
         description="how many gateways share the requests, each on a belief of its own",
     )
+    share_s: float | None = Field(
+        default=_BELIEF.share_s,
+        ge=0,
+        description="the seconds after which gateways have one another's news, null where they share none, as in 0.01",
+    )
 
 
 MOST_SEEDS = 1_000_000

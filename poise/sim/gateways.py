@@ -1,4 +1,4 @@
-"""The gateways of a cluster: each routes its share of the requests on a belief of its own."""
+"""The gateways of a cluster: each routes its share of the requests on a belief of its own, or on a shared one."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from poise.core.event import (
     Exchanged,
     Lent,
     Measured,
+    PeerEnded,
+    PeerLost,
+    PeerSent,
+    PrefixSent,
     ReplicaJoined,
     ReplicaLeft,
     ReplicaLost,
@@ -35,7 +39,16 @@ _OF_ALL = (
     ReplicaLost,
     Lent,
     Exchanged,
+    PeerLost,
+    PrefixSent,
 )
+
+
+def from_peer(news: PeerSent | PeerEnded, gateway: int, at: int) -> PeerSent | PeerEnded:
+    """What gateway number `gateway` reported, as the others get it at `at`: with ids that none of their own has."""
+    if isinstance(news, PeerEnded):
+        return news._replace(at=at, gateway=gateway, request=-2 - news.request)
+    return news._replace(at=at, gateway=gateway, request=news.request._replace(id=-2 - news.request.id))
 
 
 class Gateways:

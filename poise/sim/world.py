@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from heapq import heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,19 @@ from poise.core.control.control import Control
 from poise.core.control.state import DRAINING
 from poise.core.engine.outcome import DONE, FIRST_TOKEN, PARKED, PREFILLED, PULL, Outcome
 from poise.core.engine.replica import Replica
-from poise.core.event import Arrived, Cancelled, Draining, Event, Finished, FirstToken, Refused, ReplicaLost, Tick
+from poise.core.event import (
+    Arrived,
+    Cancelled,
+    Draining,
+    Event,
+    Finished,
+    FirstToken,
+    PeerEnded,
+    PeerSent,
+    Refused,
+    ReplicaLost,
+    Tick,
+)
 from poise.core.fast_tuple import made
 from poise.core.records.attributions import Attributions
 from poise.core.records.records import FINISHED, LOST, NOT_YET, REJECTED, UNFINISHED, Run
@@ -42,7 +55,7 @@ from poise.sim.agenda import (
 )
 from poise.sim.arrivals import conversations_of, programs_of, reusable
 from poise.sim.clients import Clients
-from poise.sim.gateways import Gateways
+from poise.sim.gateways import Gateways, from_peer
 from poise.sim.hedging import Hedging
 from poise.sim.lending import Lending
 from poise.sim.lifecycle import Lifecycle
@@ -341,14 +354,29 @@ class World:
         self._turn(event)
 
     def _notify(self, event: Event) -> None:
-        trace = self._trace
         for number, control in self.gateways.receivers(event):
+            self._decide(number, control, event)
+
+    def _decide(self, number: int, control: Control, event: Event) -> None:
+        """Have one gateway decide on an event."""
+        trace = self._trace
+        if trace is not None:
+            trace.add(event, number)
+        actions = control.handle(event)
+        if control.outbox:
+            news, control.outbox = control.outbox, []
+            at = self.agenda.now + ps(control.state.belief.share_s or 0.0)
+            self.agenda.later(at, DELIVER, partial(self._share, number, news))
+        for action in actions:
             if trace is not None:
-                trace.add(event, number)
-            for action in control.handle(event):
-                if trace is not None:
-                    trace.add(action, number)
-                self._perform(action)
+                trace.add(action, number)
+            self._perform(action)
+
+    def _share(self, sender: int, news: Sequence[PeerSent | PeerEnded]) -> None:
+        """The other gateways get what one reported."""
+        for number, control in enumerate(self.gateways.controls):
+            for item in news if number != sender else ():
+                self._decide(number, control, from_peer(item, sender, self.agenda.now))
 
     def _perform(self, action: Action) -> None:
         if isinstance(action, Dispatch):

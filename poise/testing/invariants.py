@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from poise.core.control.control import Control
+from poise.core.control.state import DRAINING, SERVING
 from poise.core.engine.replica import Replica
 from poise.core.records.records import NOT_YET, UNFINISHED, Run
 from poise.core.request import Phase
@@ -60,11 +62,25 @@ def check_world(world: World) -> None:
         if world.lifecycle.alive[number]:
             check_replica(replica, world.agenda.now, world.passed(number))
     _check_loans(world)
+    for control in world.gateways.controls:
+        _check_counts(control)
     for row in range(records.rows):
         dispatched, first, ended = records.dispatched_at[row], records.first_token_at[row], records.ended_at[row]
         assert max(first, dispatched, ended) <= world.agenda.now
         assert first == NOT_YET or first >= records.arrived_at[row]
         assert ended == NOT_YET or ended >= max(first, records.arrived_at[row])
+
+
+def _check_counts(control: Control) -> None:
+    """The requests counted at each replica are those in flight there, its own gateway's and the others'."""
+    state = control.state
+    if not state.belief.in_flight:
+        return
+    counts = [0] * len(state.replicas)
+    for flight in (*control.flights.values(), *control.peers.in_flight.flights.values()):
+        for place in flight.places:
+            counts[place] += state.status[place] in (SERVING, DRAINING)
+    assert state.requests == counts, f"requests counted {state.requests}, in flight {counts}"
 
 
 def _check_loans(world: World) -> None:

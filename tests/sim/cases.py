@@ -660,12 +660,14 @@ def cases(draw: st.DrawFn, scaled_percent: int = 25, ranked_percent: int = 25, l
         link_latency_s=draw(st.integers(0, 3)) * unit,
         faults=_faults(draw, step, len(roles), joins=not scaled),
     )
+    gateways = 1 if scaled else draw(st.sampled_from((1, 1, 2, 3)))
     belief = Belief(
         draw(st.sampled_from((0, 5, 50))) * unit,
         draw(st.sampled_from((0, 3))) * unit,
         _often(draw, 60),
         draw(st.sampled_from(("own", "reported", "oracle"))),
-        1 if scaled else draw(st.sampled_from((1, 1, 2, 3))),
+        gateways,
+        None if gateways == 1 else draw(st.sampled_from((None, 0.0, 4 * unit))),
     )
     return Case(
         seed=draw(st.integers(0, 2**32)),

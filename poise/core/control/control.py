@@ -14,6 +14,7 @@ from poise.core.control.gateway_queue import GatewayQueue
 from poise.core.control.hedging import Hedging
 from poise.core.control.in_flight import InFlightTable
 from poise.core.control.lending import Lending
+from poise.core.control.peers import PeerRequests
 from poise.core.control.policy_exchange import exchange, hooked, mover_of, needs_of, policies_of
 from poise.core.control.prefix_index import PrefixIndex
 from poise.core.control.recovery import Recovering
@@ -35,7 +36,11 @@ from poise.core.event import (
     Measured,
     Moved,
     MoveFailed,
+    PeerEnded,
+    PeerLost,
+    PeerSent,
     Prefilled,
+    PrefixSent,
     Refused,
     ReplicaJoined,
     ReplicaLeft,
@@ -96,6 +101,9 @@ class Control:
         self.held = GatewayQueue(self.grouping(own["router"]), own["order"], self.state)
         self.in_flight = InFlightTable(self.state, False)
         self.flights = self.in_flight.flights
+        self.peers = PeerRequests(self.state)
+        self.outbox: list[PeerSent | PeerEnded] | None = None if self.state.belief.share_s is None else []
+        """What other gateways are to be sent, as events with own ids and no gateway; None where nothing is shared."""
         self.settle()
         self.hedges = None if hedge is None else Hedging(hedge, self)
         self.scaling: Scaling | None = None
@@ -114,6 +122,7 @@ class Control:
         self.admission: tuple[Admission, ...] = own["admission"]
         self.predictor: Predictor | None = own["predictor"]
         self.in_flight.track("flights" in needs_of(policies))
+        self.peers.settle(own, self.in_flight.tracks and self.mover is None)  # a mover sees what it may move
         self._observers = [policy.observe for policy in hooked(own, "observe")]
         self._enters = [policy.enter for policy in hooked(own, "enter")]
         self._joins = [policy.joined for policy in hooked(own, "joined")]
@@ -123,7 +132,8 @@ class Control:
         self.observes = bool(self._observers) or self.in_flight.tracks or own["hedge"] is not None
         pairs = own["scaler"] is not None or bool({replica.role for replica in self.state.replicas} - {"mixed"})
         gated = bool(self._enters or self._joins or self._takes or self._ends or self.admission)
-        self.plain = not (self.observes or gated or pairs or self._eager or self.predictor is not None)
+        shares = self.outbox is not None
+        self.plain = not (self.observes or gated or pairs or self._eager or shares or self.predictor is not None)
         """Whether only the router sees a request's arrival and end, and one replica serves all of it."""
         self.chance.ranks = self.state.ranks
 
@@ -199,6 +209,7 @@ class Control:
         for joined in self._joins:
             joined(request)
         if self.held and self.held.join_queue(request):
+            self._share(request)
             return self.route_held() if self.order is not None and self.held.leads(request) else ()
         actions = self._sent_or_held(request, self._decide(request))
         return (*actions, *self._rebalance()) if self._eager else actions
@@ -207,6 +218,7 @@ class Control:
         """The decision on a request that has just arrived; one that cannot be sent yet is queued."""
         if action is None or type(action) is Wake:
             self.held.add(request)
+            self._share(request)
         return () if action is None else (action,)
 
     def _decide(self, request: RequestView) -> Action | None:
@@ -233,6 +245,7 @@ class Control:
             for taken in self._takes:
                 taken(request, replica, state)
             self.in_flight.send(InFlight(request, replica, decode, decision.fallback, state.now))
+            self._share(request, replica, decode)
             return made(Dispatch, (request.id, replica, decode, self.resume))
         return self._kept(request, decision)
 
@@ -260,17 +273,20 @@ class Control:
         self._end(request)
         return Refuse(request.id, reason, retry_after)
 
-    def _end(self, request: RequestView) -> None:
-        """A queued request has left."""
+    def _end(self, request: RequestView, output_tokens: int = 0) -> None:
+        """A request has left, after so many tokens of output."""
         self.tried.pop(request.id, None)
         for ended in self._ends:
             ended(request)
+        if self.outbox is not None:
+            self.outbox.append(PeerEnded(self.state.now, -1, request.id, output_tokens))
 
     def _put_back(self, requests: Sequence[RequestView]) -> None:
         """A request that was sent waits again."""
         for request in requests:
             for joined in self._joins:
                 joined(request)
+            self._share(request)
         self.held.put_back(requests)
 
     def _narrowed(self, request: RequestView, able: Sequence[int]) -> tuple[Any, Sequence[int]]:
@@ -314,15 +330,15 @@ class Control:
 
     def _finished(self, event: Finished) -> Actions:
         request = self.in_flight.end(event.request).request
-        if self.tried or self._ends:
-            self._end(request)
+        if self.tried or self._ends or self.outbox is not None:
+            self._end(request, event.output_tokens)
         if self.predictor is not None:
             self.predictor.learn(request, event.output_tokens)
         return self.route_held() if self.held.queues else ()
 
     def _failed(self, event: Failed) -> Actions:
         flight = self.in_flight.end(event.request)
-        self._end(flight.request)
+        self._end(flight.request, event.output_tokens)
         aborts = [Abort(event.request, place) for place in sorted(flight.places - {event.replica})]
         return (*aborts, *self.route_held())
 
@@ -337,7 +353,7 @@ class Control:
                 self._end(waited)
             return self.route_held() if self.held.queues else ()
         flight = self.in_flight.end(event.request)
-        self._end(flight.request)
+        self._end(flight.request, event.output_tokens)
         aborts = [Abort(event.request, replica) for replica in sorted(flight.places)]
         return (*aborts, *self.route_held())
 
@@ -375,6 +391,7 @@ class Control:
     def _send_again(self, flight: InFlight, replica: int, decode: int) -> Dispatch:
         request = flight.request
         self.in_flight.send(InFlight(request, replica, decode, flight.fallback, self.state.now))
+        self._share(request, replica, decode)
         return Dispatch(request.id, replica, decode, self.resume)
 
     def route_held(self) -> Actions:
@@ -389,6 +406,29 @@ class Control:
 
         self.held.ask(decide)
         return actions
+
+    # Other gateways --------------------------------------------------------------------------------------------------
+
+    def _share(self, request: RequestView, replica: int = -1, decode: int = -1) -> None:
+        """Where a request is now, for other gateways; by default it waits."""
+        if self.outbox is not None:
+            self.outbox.append(PeerSent(self.state.now, -1, request, replica, decode))
+
+    def _peer_sent(self, event: PeerSent) -> Actions:
+        self.peers.sent(event)
+        return ()
+
+    def _peer_ended(self, event: PeerEnded) -> Actions:
+        return self.route_held() if self.peers.ended(event) and self.held.queues else ()
+
+    def _peer_lost(self, event: PeerLost) -> Actions:
+        self.peers.lost(event.gateway)
+        return self.route_held() if self.held.queues else ()
+
+    def _prefix_sent(self, event: PrefixSent) -> Actions:
+        if self.state.sent_prefixes is not None:
+            self.state.sent_prefixes.send(event.replica, event.ids, event.ends)
+        return ()
 
     # Moves -----------------------------------------------------------------------------------------------------------
 
@@ -466,6 +506,7 @@ class Control:
 
     def _go(self, replica: int) -> None:
         self.state.set_status(replica, GONE)
+        self.peers.replica_gone(replica)
         if self.scaling is not None or self.state.replicas[replica].returns:
             self.state.status[replica] = STARTING  # another may come in its place
 
@@ -546,6 +587,10 @@ _HANDLERS: dict[type, Callable[[Control, Any], Actions]] = {
     ReplicaUpdated: Control._known,
     Draining: Control._draining,
     ReplicaLeft: Control._left,
+    PeerSent: Control._peer_sent,
+    PeerEnded: Control._peer_ended,
+    PeerLost: Control._peer_lost,
+    PrefixSent: Control._prefix_sent,
     Tick: Control._tick,
     Exchanged: Control._exchanged,
 }

@@ -32,11 +32,9 @@ def policies_of(own: Mapping[str, Any]) -> list[Any]:
     return _once([mover_of(own) if slot == "mover" else own[slot] for slot in CONTROL])
 
 
-def hooked(own: Mapping[str, Any], hook: str) -> list[Any]:
-    """The policies with a hook that their slot may have, each once."""
-    return [
-        policy for policy in _once([own[slot] for slot in CONTROL if hook in _hooks(slot)]) if hasattr(policy, hook)
-    ]
+def hooked(own: Mapping[str, Any], hook: str, slots: Iterable[str] = CONTROL) -> list[Any]:
+    """The policies of some slots with a hook that their slot may have, each once."""
+    return [policy for policy in _once([own[slot] for slot in slots if hook in _hooks(slot)]) if hasattr(policy, hook)]
 
 
 def _hooks(slot: str) -> Iterable[str]:
@@ -106,6 +104,7 @@ def _teach(control: Control, own: Mapping[str, Any], fresh: list[Any]) -> None:
     flights = list(control.flights.values())
     requests = [*(flight.request for flight in flights), *control.held]
     for policy in fresh:
+        control.peers.teach(policy, own)
         for place, request in enumerate(requests):
             if _among(policy, observe):
                 policy.observe(Arrived(state.now, request))

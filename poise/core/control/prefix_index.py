@@ -142,6 +142,11 @@ class Sent:
             for place in range(run.end - 1, run.first - 1, -1):
                 yield run.ids[place], run.ends[place] - run.reach(place)
 
+    def latest(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """What is left of each prompt, with the extents that it begins with, the latest sent first."""
+        for run in reversed(self._runs):
+            yield tuple(run.ids[: run.end]), tuple(run.ends[: run.end])
+
     def drop(self, room: int) -> list[int]:
         """Drop the oldest extents until at most `room` tokens are left; returns what was dropped, in that order."""
         runs, dropped = self._runs, list[int]()
@@ -180,6 +185,10 @@ class SentPrefixes:
             self.index.add_all(replica, new)
         if sent.tokens > self.room[replica]:
             self.index.remove_all(replica, sent.drop(self.room[replica]))
+
+    def latest(self, replica: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """The prompts believed to be in a replica's cache, the latest sent first, as extents and their ends."""
+        return self._sent[replica].latest()
 
     def forget(self, replica: int) -> None:
         """`replica` lost its cache."""

@@ -64,6 +64,7 @@ def page(nonce: str, needs_token: bool = False) -> str:
         section("Decisions", _decisions(), anchor="decisions"),
         section("Tenants", _table("tenants", TENANTS, "Tenants, those with most requests first"), anchor="who"),
         section("Shadow router", '<dl id="shadow"></dl>', _shadow_words(), anchor="shadowed"),
+        section("Other gateways", '<dl id="others"></dl>', anchor="peers"),
         section("Recording", '<dl id="recording"></dl>', anchor="record"),
         section("Configuration", _configuration(), anchor="config"),
         section("Help", _help(), anchor="help"),

@@ -321,7 +321,13 @@ SCRIPT: Final = r"""
     at("who").hidden = !keys.length;
   };
   const beside = () => {
-    const {shadow, recording} = state;
+    const {shadow, recording, peers} = state;
+    at("peers").hidden = !peers;
+    if (peers) {
+      facts(at("others"), [
+        ["Connected", short(peers.connected)], ["Their open requests", short(peers.requests)],
+      ]);
+    }
     at("shadowed").hidden = !shadow;
     at("record").hidden = !recording;
     if (shadow) {

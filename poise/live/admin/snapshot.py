@@ -60,7 +60,13 @@ def snapshot(gateway: Gateway, recent: Recent, began: int, now: int) -> Json:
         "clients": {"connected": gateway.server.connections, "refused": dict(gateway.server.causes)},
     }
     fields |= {
-        name: value for name, value in (("shadow", _shadow(gateway)), ("recording", _recording(gateway))) if value
+        name: value
+        for name, value in (
+            ("shadow", _shadow(gateway)),
+            ("recording", _recording(gateway)),
+            ("peers", _peers(gateway)),
+        )
+        if value
     }
     return fields
 
@@ -240,6 +246,13 @@ def _shadow(gateway: Gateway) -> Json:
         "shadow": type(plain(router.shadow)).__name__,
         **agreement._asdict(),
     }
+
+
+def _peers(gateway: Gateway) -> Json:
+    """The other gateways, where this one reports to any."""
+    if gateway.mesh is None:
+        return {}
+    return {"connected": gateway.mesh.connected, "requests": len(gateway.control.peers.known)}
 
 
 def _recording(gateway: Gateway) -> Json:

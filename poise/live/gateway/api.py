@@ -20,7 +20,7 @@ from poise.live.http.exchange import Exchange
 from poise.live.http.header import Headers
 from poise.live.http.refuse import Refusal, error_body, openai
 from poise.live.requests.body_fields import replaced
-from poise.live.requests.names import Begun, Names
+from poise.live.requests.names import Begun, Hashed, Names
 from poise.live.requests.openai_request import READERS, BadRequest, ParsedRequest, guarded
 from poise.live.requests.tenants import Tenant, Tenants
 from poise.live.requests.text_prefix import Pieces
@@ -67,9 +67,11 @@ class Api:
         self.pieces = pieces
         self.models = Names()
         self.adapters: dict[str, tuple[str, int]] = {}
-        self.sessions = Names(NAMED)
+        self.sessions: Names | Hashed = Names(NAMED)
         self.programs = Begun(NAMED)
         self._responses: OrderedDict[str, Engine] = OrderedDict()
+        self.answered: Callable[[str, Engine], None] | None = None
+        """Callback for a response that a later request may continue, and its engine."""
         self.proxied_requests: dict[type[Exchange], type[ProxiedRequest]] = {
             Exchange: ProxiedRequest,
             Part: ProxiedRequest,
@@ -91,6 +93,18 @@ class Api:
         """`name` is an adapter (LoRA) of `model`."""
         if name not in self.adapters:
             self.adapters[name] = model, len(self.adapters)
+
+    def tenants(self) -> list[str]:
+        """The names of all tenants, by number; none where requests have no tenant."""
+        return [] if self._tenants is None else list(self._tenants.numbers)
+
+    def tenant_number(self, name: str) -> int:
+        """The number of a tenant; -1 where there are none, or none of that name."""
+        return -1 if self._tenants is None else self._tenants.number(name)
+
+    def share_sessions(self) -> None:
+        """Number sessions by their names alone from now on, so that all gateways give a session the same number."""
+        self.sessions = Hashed()
 
     def admit(self, tenants: Tenants | None, header: bytes) -> None:
         """Accept requests of these tenants from now on; requests that were already accepted continue."""
@@ -242,10 +256,18 @@ class Api:
         """An answer of /v1/responses begins: only the engine that gives it can continue from it."""
         found = RESPONSE.search(data, 0, 4096)
         if found is not None and proxied.engine is not None:
-            responses = self._responses
-            responses[found[1].decode()] = proxied.engine
-            if len(responses) > ANSWERS:
-                responses.popitem(last=False)
+            response = found[1].decode()
+            self.remember(response, proxied.engine.slot)
+            if self.answered is not None:
+                self.answered(response, proxied.engine)
+
+    def remember(self, response: str, slot: int) -> None:
+        """The engine in `slot` has the state of a response."""
+        engine = self.world.fleet.slots[slot] if slot >= 0 else None
+        if engine is not None:
+            self._responses[response] = engine
+            if len(self._responses) > ANSWERS:
+                self._responses.popitem(last=False)
 
     def _home(self, previous: str) -> int:
         """Slot of the engine that gave a response; -1 where it is unknown or the engine has left."""

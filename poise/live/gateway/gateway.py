@@ -26,6 +26,7 @@ from poise.live.gateway.world import World
 from poise.live.http.call import Address
 from poise.live.http.pool import Pool
 from poise.live.http.server import Server
+from poise.live.peers.mesh import Mesh
 from poise.live.record import Recorder
 from poise.live.requests.tenants import Tenants
 from poise.live.requests.text_prefix import Pieces
@@ -79,6 +80,8 @@ class Gateway:
         self.caches = Caches(self.world, kv_bind)
         self.prober = EngineProber(self.world, self.api, self.caches, every=every, seed=control.seed)
         self.recorder: Recorder | None = None
+        self.mesh: Mesh | None = None
+        """The connections to other gateways, if there are any."""
         self.named: dict[str, Any] = {}
         """The active policies by slot, as a recording names them."""
         self.pending: list[str] = []
@@ -98,12 +101,12 @@ class Gateway:
         """Call `watcher` with every request that ends and its status."""
         self._watchers.append(watcher)
 
-    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Listen; returns the port. `scout.add` adds engines."""
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None, several: bool = False) -> int:
+        """Listen; returns the port. `prober.add` adds engines.  several: other processes listen on the same port."""
         self.host = host
         self.world.begin()
         self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
-        return await self.server.listen(host, port, tls)
+        return await self.server.listen(host, port, tls, several)
 
     def record(self, recorder: Recorder) -> None:
         """Record from now on."""
@@ -147,6 +150,8 @@ class Gateway:
         self._draining = True
         in_time = await self.server.drain(grace_s, self._end_all)
         self._end_all()
+        if self.mesh is not None:
+            await self.mesh.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
         self.prober.close()

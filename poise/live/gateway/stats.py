@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -92,6 +93,8 @@ class Stats:
                 yield counter(f"poise_prefix_{name}_tokens", text, rows)
         yield from self._now()
         yield from self._fleet()
+        if self._world.control.outbox is not None:
+            yield from self._peers()
         if self._world.control.scaling is not None:
             yield from self._pools(self._world.control.scaling)
 
@@ -108,14 +111,14 @@ class Stats:
         """Current values of each engine."""
         world = self._world
         engines = [(labels(("engine", engine.name)), engine) for engine in world.fleet]
-        requests, now = world.control.state.requests, world.clock()
+        requests, now = self._in_flight(), world.clock()
         states = ((tags, engine, word) for tags, engine in engines for word in STATES)
         yield gauge(
             "poise_engine_state", "1 for the state an engine is in",
             ((f'{tags},state="{word}"', engine.status == word) for tags, engine, word in states),
         )  # fmt: skip
         yield gauge(
-            "poise_engine_requests_in_flight", "Requests at an engine",
+            "poise_engine_requests_in_flight", "Requests of this gateway at an engine",
             [(tags, requests[engine.slot]) for tags, engine in engines],
         )  # fmt: skip
         yield gauge(
@@ -133,6 +136,16 @@ class Stats:
             (f'{tags},kind="{kind}"', number) for tags, engine in engines for kind, number in engine.failures.items()
         ]
         yield counter("poise_engine_failures", "Requests that failed there", failed)
+
+    def _in_flight(self) -> Counter[int]:
+        """This gateway's own requests by slot: those of others are in their metrics."""
+        return Counter(place for flight in self._world.control.flights.values() for place in flight.places)
+
+    def _peers(self) -> Iterator[Family]:
+        """Other gateways, where there are any."""
+        yield gauge("poise_peers", "Other gateways that get this one's reports", [("", self._world.connected())])
+        known = len(self._world.control.peers.known)
+        yield gauge("poise_peer_requests_open", "Requests of other gateways that have not ended", [("", known)])
 
     def _age(self, engine: Engine, now: int) -> float:
         measured = self._world.control.state.measured_at[engine.slot]

@@ -53,6 +53,10 @@ class World:
         self.sending: Callable[[ProxiedRequest, Engine], None] | None = None
         """Callback for a request that is sent to an engine, before it is sent."""
         self.keep: Callable[[Event | Action], None] | None = None
+        self.share: Callable[[], None] | None = None
+        """Callback where other gateways are to be sent something (`Control.outbox`)."""
+        self.connected: Callable[[], int] = lambda: 0
+        """How many other gateways get what this one reports."""
         self.hints: Hints | None = None
         """Decides for how long engines keep KV."""
         self.keep_body: Callable[[int, bytes], None] | None = None
@@ -88,6 +92,8 @@ class World:
         except Exception as error:  # a policy is the user's code: its errors must not stop the gateway
             self._decided_nothing(event, error)
             return
+        if self.control.outbox and self.share is not None:
+            self.share()
         if self.onlooker is not None and (actions or type(event) is Arrived):
             self.onlooker(event, actions)
         for action in actions:

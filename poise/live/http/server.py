@@ -59,10 +59,15 @@ class Server:
         """Clients connected at present."""
         return len(self._connections)
 
-    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Accept connections at `host`; returns the port, which the system chooses for 0."""
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None, several: bool = False) -> int:
+        """Accept connections at `host`; returns the port, which the system chooses for 0.
+
+        several: other processes listen on the same port, and the system spreads connections over all.
+        """
         loop = asyncio.get_running_loop()
-        socket = await loop.create_server(lambda: Connection(self, loop), host, port, ssl=tls, backlog=4096)
+        socket = await loop.create_server(
+            lambda: Connection(self, loop), host, port, ssl=tls, backlog=4096, reuse_port=several or None
+        )
         self._sockets.append(socket)
         self._sweep.start()
         return int(socket.sockets[0].getsockname()[1])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
+from xxhash import xxh3_64_intdigest
+
 
 class Names:
     """Numbers for names, in the order of their first use.
@@ -43,6 +45,16 @@ class Names:
     def listed(self) -> list[str]:
         """All names that are kept, by number."""
         return sorted(self._numbers, key=self._numbers.__getitem__)
+
+
+class Hashed:
+    """Numbers for names that any process gives alike: 62 bits of a hash, so the numbers are not dense."""
+
+    __slots__ = ()
+
+    def number(self, name: str) -> int:
+        """The number of a name; -1 for the empty one."""
+        return xxh3_64_intdigest(name.encode()) >> 2 if name else -1
 
 
 class Begun:

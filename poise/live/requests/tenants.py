@@ -135,6 +135,13 @@ class Tenants:
             return tenant
         return self._unknown("the API key is not known")
 
+    def number(self, name: str) -> int:
+        """The number of a tenant that another gateway names; that of `default` for an unknown one."""
+        named = self._by_name.get(name)
+        if named is None and self.trust_header and not self.keyed:
+            named = self._new(name)
+        return (named or self.all[0]).id
+
     def _new(self, name: str) -> Tenant:
         """Create a tenant that its proxy names for the first time."""
         if not name or len(name) > LONGEST or len(self._by_name) > MOST:

@@ -14,7 +14,7 @@ simulation and a gateway agree to the picosecond.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -40,13 +40,17 @@ class Bucket:
 
     def wait(self, units: int, now: int) -> int:
         """Picoseconds until the bucket has that many units, or is full if it never holds that many."""
-        self._level = min(self._level + (now - self._at) * self.rate, self.rate * _MINUTE)
-        self._at = now
+        self._fill(now)
         return max(-((self._level - min(units, self.rate) * _MINUTE) // self.rate), 0)
 
-    def take(self, units: int) -> None:
+    def take(self, units: int, now: int) -> None:
         """Take units out, even if that leaves it below 0."""
+        self._fill(now)
         self._level -= units * _MINUTE
+
+    def _fill(self, now: int) -> None:
+        self._level = min(self._level + (now - self._at) * self.rate, self.rate * _MINUTE)
+        self._at = now
 
 
 @dataclass(slots=True)
@@ -76,21 +80,33 @@ class TenantLimits:
 
     def enter(self, request: RequestView, cluster: ClusterView) -> Reject | None:
         """Take from the tenant's buckets, or reject."""
-        tenant, now = request.tenant, cluster.now
+        tenant = request.tenant
         most = self._limit(tenant, "concurrency")
         if most and self._count.get(tenant, 0) >= most:
             return Reject("over its tenant's requests at once")
-        requests = self._bucket(self._requests, tenant, "requests_per_minute", now)
-        tokens = self._bucket(self._tokens, tenant, "tokens_per_minute", now)
-        for bucket, units, what in ((requests, 1, "requests"), (tokens, request.prompt_tokens, "tokens")):
-            wait = bucket.wait(units, now) if bucket is not None else 0
+        prices = list(self._prices(request, cluster.now))
+        for bucket, units, what in prices:
+            wait = bucket.wait(units, cluster.now)
             if wait:
                 return Reject(f"over its tenant's {what} a minute", wait)
-        if requests is not None:
-            requests.take(1)
-        if tokens is not None:
-            tokens.take(request.prompt_tokens)
+        for bucket, units, _ in prices:
+            bucket.take(units, cluster.now)
         return None
+
+    def entered(self, request: RequestView, cluster: ClusterView) -> None:
+        """Take from the tenant's buckets for a request that another gateway admitted."""
+        for bucket, units, _ in self._prices(request, cluster.now):
+            bucket.take(units, cluster.now)
+
+    def _prices(self, request: RequestView, now: int) -> Iterator[tuple[Bucket, int, str]]:
+        """The limited buckets of its tenant, what it takes from each, and of what."""
+        tenant = request.tenant
+        requests = self._bucket(self._requests, tenant, "requests_per_minute", now)
+        if requests is not None:
+            yield requests, 1, "requests"
+        tokens = self._bucket(self._tokens, tenant, "tokens_per_minute", now)
+        if tokens is not None:
+            yield tokens, request.prompt_tokens, "tokens"
 
     def admit(self, request: RequestView, able: Sequence[int], cluster: ClusterView) -> Sequence[int]:
         """All able replicas: the limits act on arrival."""
@@ -107,7 +123,7 @@ class TenantLimits:
         if isinstance(event, Finished | Cancelled | Failed) and event.request in self._open:
             bucket = self._tokens.get(self._open[event.request])
             if bucket is not None:
-                bucket.take(event.output_tokens)
+                bucket.take(event.output_tokens, event.at)
 
     def ended(self, request: RequestView) -> None:
         """Count one concurrent request of the tenant less."""

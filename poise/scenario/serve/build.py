@@ -52,6 +52,7 @@ from poise.scenario.serve.load import LoadedGateway
 from poise.scenario.serve.schema import EngineSection
 from poise.scenario.serve.schema import Gateway as GatewaySection
 from poise.scenario.serve.share import with_tenants
+from poise.scenario.serve.sharing import Sharing, Worker, sharing_of
 from poise.scenario.slots import check_acts
 
 GATE = tuple(slot for slot in acting("gateway") if slot in CONTROL)
@@ -83,6 +84,7 @@ class Plan:
     tls: ssl.SSLContext | None
     pools: list[PoolSpec]
     cache: Cache | None
+    sharing: Sharing | None
 
     def tenants_as(self, other: Plan) -> bool:
         """Whether another plan has the same clients, with the same keys and limits."""
@@ -121,11 +123,16 @@ def plan(loaded: LoadedGateway, before: Plan | None = None) -> Plan:
         own = policies["router"], policies["mover"], policies["order"], *(policies["admission"] or ())
         check_predictor(own, loaded.places)
     pools = _pools(loaded, engines, policies["scaler"])
+    sharing = sharing_of(loaded)
     control = Control(
         Policies(**{**policies, "router": router, "admission": admission}),
         [ReplicaSpec(up=False)] * slots,
         pools=pools,
-        belief=Belief(period_s=gateway.belief.period_s, prefix=gateway.belief.prefix),
+        belief=Belief(
+            period_s=gateway.belief.period_s,
+            prefix=gateway.belief.prefix,
+            share_s=None if sharing is None else sharing.period_s,
+        ),
         seed=gateway.seed,
         tries=gateway.tries,
         resume=False,
@@ -136,7 +143,7 @@ def plan(loaded: LoadedGateway, before: Plan | None = None) -> Plan:
     return Plan(
         gateway, loaded, control, _settings(loaded), engines, watched, named, tenants, exact,
         {slot: written(slot, getattr(loaded.gateway.policies, slot)) for slot in GATE}, _tls(loaded), pools,
-        cache,
+        cache, sharing,
     )  # fmt: skip
 
 
@@ -183,15 +190,18 @@ def traces_of(plan: Plan, gateway: Gateway) -> Traces | None:
     return traces
 
 
-def record(plan: Plan, gateway: Gateway, now: int) -> None:
-    """Have the gateway recorded from now (picoseconds) on, if the file says so."""
+def record(plan: Plan, gateway: Gateway, now: int, worker: Worker | None = None) -> None:
+    """Have the gateway recorded from now (picoseconds) on, if the file says so; each worker in files of its own."""
     section = plan.loaded.gateway.record
     if section is None:
         return
+    file = plan.loaded.file(section.file, ("record", "file"))
+    if worker is not None:
+        file = file.with_stem(f"{file.stem}-worker{worker.number}")
     began = {"utc": datetime.now(UTC).isoformat(), "wall_s": time.time()}
     gateway.record(
         Recorder(
-            plan.loaded.file(section.file, ("record", "file")),
+            file,
             lambda: _header(plan, gateway, began),
             now,
             part_bytes=int(section.part_mb * MIB),

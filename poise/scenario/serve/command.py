@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -39,7 +39,28 @@ def serve(options: ServeOptions) -> None:
     log = planned.loaded.gateway.log
     start_log(log.level, log.format)
     (router,) = planned.policies["router"]
-    in_loop(run(planned, partial(_report_ready, router), read))
+    if planned.file.workers == 1:
+        in_loop(run(planned, partial(_report_ready, router), read))
+    else:
+        _serve_in_workers(planned, router, read)
+
+
+def _serve_in_workers(planned: Plan, router: str, read: Callable[[Plan | None], Plan]) -> None:
+    """Serve in several processes until a signal."""
+    from poise.scenario.serve.run import run
+    from poise.scenario.serve.sharing import Worker
+    from poise.scenario.serve.workers import Workers
+
+    def work(worker: Worker, ready: Callable[[int], None]) -> None:
+        in_loop(run(planned, lambda gateway, port, page: ready(page), read, worker))
+
+    def report(pages: list[int]) -> None:
+        shown = f", their pages at {', '.join(f'http://127.0.0.1:{page}/' for page in pages)}" if all(pages) else ""
+        where = _url(planned.loaded.gateway.listen.host, workers.port)
+        print(f"poise: serving on {where} by {router} with {len(pages)} workers{shown}; stop with Ctrl-C", flush=True)
+
+    workers = Workers(planned, work)
+    workers.serve(report)
 
 
 def show_live(options: DemoOptions) -> bool:
@@ -101,6 +122,7 @@ def _shorthands(options: ServeOptions) -> Iterator[Override]:
         ("shadow",): ("--shadow", options.shadow and options.shadow.removeprefix("router=")),
         ("listen", "port"): ("--port", options.port),
         ("admin", "port"): ("--admin-port", options.admin_port),
+        ("workers",): ("--workers", options.workers),
     }
     for path, (option, value) in plain.items():
         if value is not None:
@@ -114,6 +136,9 @@ def _shorthands(options: ServeOptions) -> Iterator[Override]:
 
 
 def _report_ready(router: str, gateway: Gateway, port: int, page: int) -> None:
-    host = gateway.host if ":" not in gateway.host else f"[{gateway.host}]"
     shown = f", its page at http://127.0.0.1:{page}/" if page else ""
-    print(f"poise: serving on http://{host}:{port}/v1 by {router}{shown}; stop with Ctrl-C", flush=True)
+    print(f"poise: serving on {_url(gateway.host, port)} by {router}{shown}; stop with Ctrl-C", flush=True)
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"

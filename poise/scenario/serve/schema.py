@@ -89,6 +89,22 @@ class EnvoySection(Section):
     fallbacks: Whole = Field(default=1, ge=0, description="the engines that Envoy may try after the one chosen")
 
 
+class ShareSection(Section):
+    """Other gateways before the same engines, with which load, limits, fairness and prefixes are shared."""
+
+    listen: str | None = Field(
+        default=None, description="HOST:PORT, where other gateways reach this one, as in 0.0.0.0:9100"
+    )
+    peers: list[str] = Field(default=[], description="a list of the other gateways, as in [10.0.0.2:9100]")
+    dns: str | None = Field(default=None, description="HOST:PORT, each address of which is a gateway, perhaps this one")
+    key_env: str | None = Field(
+        default=None, description="an environment variable with the key that all gateways share, as in POISE_SHARE_KEY"
+    )
+    period_s: float = Field(
+        default=0.005, gt=0, le=1, description="the seconds for which news is gathered, as in 0.005"
+    )
+
+
 class TenantsSection(Section):
     """The tenants and their keys."""
 
@@ -186,6 +202,8 @@ class Gateway(Section):
     slots: Whole = Field(
         default=0, ge=0, le=MOST_REPLICAS, description="how many engines there may be at once, 0 for twice as many"
     )
+    workers: Whole = Field(default=1, ge=1, le=64, description="how many processes serve the port, as in 2")
+    share: ShareSection | None = Field(default=None, description="a section share, as in {listen: 127.0.0.1:9100}")
     envoy: EnvoySection | None = Field(default=None, description="a section envoy, as in {port: 9002}")
     policies: PoliciesSection = Field(
         default=PoliciesSection(router="prefix_cache"), description="a section policies, as in {router: prefix_cache}"

@@ -74,6 +74,7 @@ PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     int: numbers,
     str: st.text(),
     bool: st.booleans(),
+    RequestView: requests,
     dict[str, Any]: st.dictionaries(
         st.sampled_from(["router", "order"]), st.dictionaries(st.text(), st.floats(allow_nan=False) | st.text())
     ),
@@ -136,7 +137,7 @@ def test_every_kind_of_event_and_action_survives_a_file(kind: Any, tmp_path: Pat
 def test_the_true_output_length_is_never_recorded_before_it_is_known() -> None:
     """A request that ended tells what it had by then, no other event: a replay must know no more than the control."""
     kinds = [kind.__name__ for kind in KINDS if "output_tokens" in kind._fields]
-    assert kinds == ["Finished", "Cancelled", "Failed"]
+    assert kinds == ["Finished", "Cancelled", "Failed", "PeerEnded"]
 
 
 def a_day(control: Control) -> Trace:

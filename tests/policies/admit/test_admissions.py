@@ -171,7 +171,7 @@ def test_a_bucket_is_exact(rate: int, takes: list[tuple[int, int]]) -> None:
             assert bucket.wait(units, now + wait - 1) > 0
             now += wait
             assert bucket.wait(units, now) == 0
-        bucket.take(min(units, rate))
+        bucket.take(min(units, rate), now)
         taken += min(units, rate)
         assert taken * MINUTE <= rate * (MINUTE + now)
 

@@ -1,0 +1,1 @@
+"""Gateways that report their requests to one another: workers of one machine, and gateways of several."""

@@ -1,0 +1,1 @@
+"""Tests of gateways that report to one another."""
