@@ -14,6 +14,7 @@ OUTSIDE: Final = {
     "Envoy": ("tests/live/integrations/test_envoy.py",),
     "Chromium": ("tests/live/admin/test_browser.py", "tests/ui/test_browser.py"),
     "Prometheus": ("tests/test_deploy.py",),
+    "Helm": ("tests/test_chart.py",),
     "compiled core": ("tests/test_compiled.py",),
 }
 """The files of tests by what they need; single words are files of `tests/live/real`."""

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cached import Unavailable
 from tests.live.real.engines import LIMIT_S, Pair
-from tests.live.real.install import Unavailable, installed
+from tests.live.real.install import installed
 from tests.live.real.model import make
 from tests.live.real.served import Served
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from poise.live.telemetry.metrics import Reading, read
-from tests.live.real.install import Unavailable
+from tests.cached import Unavailable
 from tests.live.real.kept import Kept
 
 NAME: Final = "tiny"
