@@ -13,7 +13,7 @@ OUTSIDE: Final = {
     "Ray Serve": ("tests/live/integrations/test_ray.py",),
     "Envoy": ("tests/live/integrations/test_envoy.py",),
     "Chromium": ("tests/live/admin/test_browser.py", "tests/ui/test_browser.py"),
-    "Prometheus": ("tests/test_deploy.py",),
+    "Prometheus": ("tests/test_prometheus.py",),
     "Helm": ("tests/test_chart.py",),
     "compiled core": ("tests/test_compiled.py",),
 }

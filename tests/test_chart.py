@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ from ruamel.yaml import YAML
 from poise.scenario.serve.schema import Gateway
 from tests import cached, helm
 from tests.live.integrations.test_kubernetes import validated
-from tools import chart_schema
+
+pytestmark = pytest.mark.slow
 
 Values = dict[str, Any]
 Objects = dict[tuple[str, str], dict[str, Any]]
@@ -65,20 +65,6 @@ def _over(below: Any, above: Any) -> Any:
     return {**below, **merged}
 
 
-def test_the_schema_is_what_its_tool_writes() -> None:
-    assert json.loads(chart_schema.FILE.read_text()) == json.loads(json.dumps(chart_schema.schema()))
-
-
-def test_the_chart_has_the_version_of_the_package() -> None:
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
-    chart = YAML(typ="safe").load(helm.CHART / "Chart.yaml")
-    assert (chart["version"], chart["appVersion"]) == (project["version"], project["version"])
-
-
-def test_defaults_make_a_gateway_file() -> None:
-    Gateway.model_validate(made({})["gateway"])
-
-
 @pytest.fixture(scope="module")
 def rendered() -> tuple[list[str], list[Any]]:
     try:
@@ -109,18 +95,15 @@ def gateway_file(found: Objects) -> dict[str, Any]:
     return dict(YAML(typ="safe").load(found["ConfigMap", "gate-poise"]["data"]["gateway.yaml"]))
 
 
-@pytest.mark.slow
 def test_lint_finds_nothing(rendered: tuple[list[str], list[Any]]) -> None:
     assert rendered[0] == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("values", "message"), WRONG, ids=[message for _, message in WRONG])
 def test_helm_refuses_a_mistake(rendered: tuple[list[str], list[Any]], values: Values, message: str) -> None:
     assert message in rendered[1][len(GOOD) + WRONG.index((values, message))]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", GOOD)
 def test_objects_hang_together(rendered: tuple[list[str], list[Any]], name: str) -> None:
     found = objects(rendered, name)
@@ -134,7 +117,6 @@ def test_objects_hang_together(rendered: tuple[list[str], list[Any]], name: str)
     assert mounts == {each["name"] for each in pod(found)["volumes"]}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", GOOD)
 def test_kubernetes_schemas_take_them(rendered: tuple[list[str], list[Any]], name: str, tmp_path: Path) -> None:
     file = tmp_path / "all.yaml"
@@ -143,7 +125,6 @@ def test_kubernetes_schemas_take_them(rendered: tuple[list[str], list[Any]], nam
     assert validated([file]).count("passed for resource") == len(ours)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", GOOD)
 def test_the_gateway_takes_its_file(rendered: tuple[list[str], list[Any]], name: str) -> None:
     found = objects(rendered, name)
@@ -162,7 +143,6 @@ def test_the_gateway_takes_its_file(rendered: tuple[list[str], list[Any]], name:
     )
 
 
-@pytest.mark.slow
 def test_a_pod_is_closed_and_drains(rendered: tuple[list[str], list[Any]]) -> None:
     for name, grace in (("plain", 5 + 60 + 5), ("all", 5 + 13 + 5)):
         spec = pod(objects(rendered, name))
@@ -175,7 +155,6 @@ def test_a_pod_is_closed_and_drains(rendered: tuple[list[str], list[Any]]) -> No
         assert container["readinessProbe"]["httpGet"]["path"] == "/ready"
 
 
-@pytest.mark.slow
 def test_monitoring_is_that_of_the_repository(rendered: tuple[list[str], list[Any]]) -> None:
     found = objects(rendered, "all")
     deploy = helm.CHART.parents[1]
@@ -191,7 +170,6 @@ def test_monitoring_is_that_of_the_repository(rendered: tuple[list[str], list[An
     assert monitor["endpoints"][0]["port"] in {port["name"] for port in scraped["spec"]["ports"]}
 
 
-@pytest.mark.slow
 def test_a_scaler_alone_sets_the_number_of_pods(rendered: tuple[list[str], list[Any]]) -> None:
     scaled, plain = objects(rendered, "all"), objects(rendered, "plain")
     assert "replicas" not in scaled["Deployment", "gate-poise"]["spec"]
@@ -199,7 +177,6 @@ def test_a_scaler_alone_sets_the_number_of_pods(rendered: tuple[list[str], list[
     assert ("HorizontalPodAutoscaler", "gate-poise") not in plain
 
 
-@pytest.mark.slow
 def test_a_changed_gateway_file_rolls_the_pods(rendered: tuple[list[str], list[Any]]) -> None:
     templates = [objects(rendered, name)["Deployment", "gate-poise"]["spec"]["template"] for name in GOOD]
     assert len({each["metadata"]["annotations"]["poise/gateway"] for each in templates}) == len(GOOD)
