@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from tests.live.real import llama_cpp
 from tests.live.real.install import VERSION
 
 OUTSIDE: Final = {
     f"real engines (vLLM {VERSION})": ("answers", "faults", "identity", "prefix", "whatif"),
+    f"real engines (llama.cpp of {llama_cpp.PACKAGE})": ("llama_cpp",),
     "policies inside vLLM": ("tests/live/vllm/test_scheduler.py",),
     "Ray Serve": ("tests/live/integrations/test_ray.py",),
     "Envoy": ("tests/live/integrations/test_envoy.py",),

@@ -12,8 +12,8 @@ from typing import Any, Final, Self
 
 from ruamel.yaml import YAML
 
-from tests.live.real.engines import ask, free_port
 from tests.live.real.kept import Kept
+from tests.live.real.process import ask, free_port
 from tools import dashboard
 
 DEPLOY: Final = Path(__file__).parents[1] / "deploy"

@@ -19,8 +19,8 @@ import pytest
 from poise.live.traffic import words
 from tests import prometheus
 from tests.live.real.clients import Clients, ended, until
-from tests.live.real.engines import free_port
 from tests.live.real.kept import Kept
+from tests.live.real.process import free_port
 from tests.live.real.served import ROOT, Served
 
 MODEL = "llama-3.1-8b"

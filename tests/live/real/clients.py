@@ -15,7 +15,7 @@ from poise.live.http.call import Address
 from poise.live.http.limits import PoolLimits
 from poise.live.http.pool import Pool
 from tests.live.gateway.live import Answer
-from tests.live.real.engines import NAME
+from tests.live.real.process import NAME
 
 PATIENCE_S = 90.0
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.live.real.engines import BLOCK, Pair, ask, free_port
+from tests.live.real.engines import BLOCK, Pair
 from tests.live.real.kept import Kept
+from tests.live.real.process import ask, free_port
 
 ROOT = Path(__file__).parents[3]
 READY_S = 60.0

@@ -11,7 +11,8 @@ import pytest
 
 from poise.live.traffic import words
 from tests.live.real.clients import Clients, ended
-from tests.live.real.engines import BLOCK, NAME, Pair
+from tests.live.real.engines import BLOCK, Pair
+from tests.live.real.process import NAME
 from tests.live.real.served import Served, in_front_of
 
 pytestmark = pytest.mark.slow

@@ -18,7 +18,8 @@ from poise.live.traffic import ANSWERED, PENDING, Traffic
 from poise.recordings.control import replayed
 from poise.workload import Workload, lognormal, poisson, shared_prefixes
 from tests.live.real.clients import PATIENCE_S, patience
-from tests.live.real.engines import NAME, Pair
+from tests.live.real.engines import Pair
+from tests.live.real.process import NAME
 from tests.live.real.served import ROOT, in_front_of
 
 pytestmark = pytest.mark.slow
