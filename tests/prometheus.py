@@ -69,7 +69,7 @@ class Prometheus:
     ) -> None:
         self._process.kill()
 
-    def _asked(self, path: str) -> Any:
+    def _data(self, path: str) -> Any:
         try:
             status, body = ask(self.url, "GET", path)
         except OSError:
@@ -79,9 +79,9 @@ class Prometheus:
 
     def value(self, expression: str) -> list[Any]:
         """The series that an expression has now."""
-        return list(self._asked(f"/api/v1/query?query={urllib.parse.quote(expression)}").get("result", ()))
+        return list(self._data(f"/api/v1/query?query={urllib.parse.quote(expression)}").get("result", ()))
 
     def firing(self) -> set[str]:
         """The names of the alerts that fire."""
-        alerts = self._asked("/api/v1/alerts").get("alerts", ())
+        alerts = self._data("/api/v1/alerts").get("alerts", ())
         return {each["labels"]["alertname"] for each in alerts if each["state"] == "firing"}

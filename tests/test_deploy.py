@@ -38,8 +38,8 @@ def test_every_metric_that_is_queried_exists() -> None:
             return {family.name for family in live.gateway.stats._families()}
 
     names = asyncio.run(main())
-    asked = [*prometheus.expressions().values(), *(rule["expr"] for rule in prometheus.rules())]
-    queried = {re.sub(r"_bucket$", "", name) for each in asked for name in METRIC.findall(each)}
+    queries = [*prometheus.expressions().values(), *(rule["expr"] for rule in prometheus.rules())]
+    queried = {re.sub(r"_bucket$", "", name) for each in queries for name in METRIC.findall(each)}
     assert queried <= names
 
 

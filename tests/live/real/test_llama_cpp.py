@@ -77,12 +77,12 @@ def test_its_own_fields_reach_it(engines: list[LlamaCpp], served: Served) -> Non
     """`id_slot` places a request, `cache_prompt` decides whether what the slot holds is used."""
     prompt = [{"role": "user", "content": words(50, 200)}]
 
-    def asked(**fields: Any) -> int:
+    def cached_tokens(**fields: Any) -> int:
         return int(chat(served, messages=prompt, max_tokens=4, id_slot=2, **fields)["timings"]["cache_n"])
 
     total = chat(served, messages=prompt, max_tokens=4, id_slot=2)["usage"]["prompt_tokens"]
-    assert asked() == total - 1, "all but the last token is in the slot's cache"
-    assert asked(cache_prompt=False) == 0
+    assert cached_tokens() == total - 1, "all but the last token is in the slot's cache"
+    assert cached_tokens(cache_prompt=False) == 0
 
 
 def test_its_errors_come_through(engines: list[LlamaCpp], served: Served) -> None:
