@@ -38,7 +38,9 @@ ALL: Values = {
     "volumes": [{"name": "data", "emptyDir": {}}], "volumeMounts": [{"name": "data", "mountPath": "/data"}],
 }  # fmt: skip
 STATIC: Values = {
-    "gateway": {"engines": ["http://10.0.0.1:8000", {"url": "http://10.0.0.2:8000", "name": "b"}], "log": None},
+    "gateway": {
+        "engines": ["http://10.0.0.1:8000", {"url": "http://10.0.0.2:8000", "name": "b"}], "log": None, "listen": None,
+    },
     "podDisruptionBudget": {"enabled": False}, "serviceAccount": {"create": False},
 }  # fmt: skip
 GOOD = {"plain": PLAIN, "all": ALL, "static": STATIC}

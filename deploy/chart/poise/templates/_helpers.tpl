@@ -25,7 +25,7 @@ labels:
 
 {{/* The gateway file: what the chart derives, then the user's fields over it. */}}
 {{- define "poise.gateway" -}}
-{{- $made := dict -}}
+{{- $made := dict "listen" (dict "host" "0.0.0.0" "port" 8000) -}}
 {{- if .Values.envSecret -}}
 {{- $_ := set $made "admin" (dict "host" "0.0.0.0" "port" 8001 "token_env" "POISE_ADMIN_TOKEN") -}}
 {{- end -}}
