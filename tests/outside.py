@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from tests.live.real import llama_cpp
 from tests.live.real.install import VERSION
 
 OUTSIDE: Final = {
     f"real engines (vLLM {VERSION})": ("answers", "faults", "identity", "prefix", "whatif"),
+    f"real engines (llama.cpp of {llama_cpp.PACKAGE})": ("llama_cpp",),
     "policies inside vLLM": ("tests/live/vllm/test_scheduler.py",),
     "Ray Serve": ("tests/live/integrations/test_ray.py",),
     "Envoy": ("tests/live/integrations/test_envoy.py",),
     "Chromium": ("tests/live/admin/test_browser.py", "tests/ui/test_browser.py"),
-    "Prometheus": ("tests/test_deploy.py",),
+    "Prometheus": ("tests/test_prometheus.py",),
+    "Helm": ("tests/test_chart.py",),
     "compiled core": ("tests/test_compiled.py",),
 }
 """The files of tests by what they need; single words are files of `tests/live/real`."""

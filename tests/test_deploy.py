@@ -1,46 +1,29 @@
-"""What deploys Poise: the dashboard and the alerts ask for metrics that exist, and a real Prometheus answers them."""
+"""What deploys Poise: the dashboard and the alerts ask for metrics that exist, and files lead to one another."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
-import shutil
-import socket
-import subprocess
-import urllib.parse
-from pathlib import Path
+import tomllib
 from typing import Any
 
-import pytest
 from ruamel.yaml import YAML
 
 from poise.core.spec import PoolSpec
 from poise.policies.route.prefix_cache import PrefixCache
 from poise.policies.scale.keep_alive import KeepAlive
 from poise.scenario.serve.schema import Gateway as GatewayFile
-from tests.live.admin.house import ask, house, run
+from tests import prometheus
 from tests.live.gateway.live import Live
-from tools import dashboard
+from tests.prometheus import DEPLOY
+from tools import chart_schema, dashboard
 
-DEPLOY = Path(__file__).parent.parent / "deploy"
 METRIC = re.compile(r"\bpoise_[a-z0-9_]+")
-PROMETHEUS = shutil.which("prometheus")
 
 
 def loaded(name: str) -> Any:
     return YAML(typ="safe").load(DEPLOY / name)
-
-
-def expressions() -> list[str]:
-    """What the dashboard asks, with its variables set."""
-    panels = json.loads(dashboard.FILE.read_text())["panels"]
-    queried = [target["expr"] for panel in panels for target in panel.get("targets", [])]
-    return [each.replace("$gateway", ".*").replace("$__rate_interval", "1m") for each in queried]
-
-
-def rules() -> list[str]:
-    return [rule["expr"] for group in loaded("prometheus/alerts.yml")["groups"] for rule in group["rules"]]
 
 
 def test_the_dashboard_is_what_its_tool_writes() -> None:
@@ -55,7 +38,8 @@ def test_every_metric_that_is_queried_exists() -> None:
             return {family.name for family in live.gateway.stats._families()}
 
     names = asyncio.run(main())
-    queried = {re.sub(r"_bucket$", "", name) for each in (*expressions(), *rules()) for name in METRIC.findall(each)}
+    queries = [*prometheus.expressions().values(), *(rule["expr"] for rule in prometheus.rules())]
+    queried = {re.sub(r"_bucket$", "", name) for each in queries for name in METRIC.findall(each)}
     assert queried <= names
 
 
@@ -74,69 +58,17 @@ def test_the_files_of_compose_lead_to_one_another() -> None:
     assert source["url"] == "http://prometheus:9090" and "prometheus" in services
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on PATH")
-def test_alerts_fire_for_their_causes() -> None:
-    done = subprocess.run(
-        ["promtool", "test", "rules", "alerts_test.yml"],
-        cwd=DEPLOY / "prometheus", capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_the_schema_of_the_charts_values_is_what_its_tool_writes() -> None:
+    assert json.loads(chart_schema.FILE.read_text()) == json.loads(json.dumps(chart_schema.schema()))
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(PROMETHEUS is None, reason="prometheus is not on PATH")
-def test_prometheus_answers_the_dashboard(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with house(token="demo") as here:
-            config = {
-                "global": {"scrape_interval": "1s"},
-                "scrape_configs": [
-                    {
-                        "job_name": "poise",
-                        "authorization": {"credentials": "demo"},
-                        "static_configs": [{"targets": [f"127.0.0.1:{here.admin_port}"]}],
-                    }
-                ],
-            }
-            with (tmp_path / "prometheus.yml").open("w") as file:
-                YAML().dump(config, file)
-            port = _free()
-            process = await asyncio.create_subprocess_exec(
-                str(PROMETHEUS), "--config.file=prometheus.yml", f"--web.listen-address=127.0.0.1:{port}",
-                cwd=tmp_path, stderr=asyncio.subprocess.DEVNULL,
-            )  # fmt: skip
-            try:
-                await _answers(port, here)
-            finally:
-                process.terminate()
-                await process.wait()
-
-    async def _answers(port: int, here: Any) -> None:
-        async def value(expression: str) -> list[Any]:
-            try:
-                answer = await ask(port, f"/api/v1/query?query={urllib.parse.quote(expression)}")
-            except OSError:
-                return []  # it does not listen yet
-            if answer.status == 503:
-                return []
-            assert answer.status == 200, answer.body
-            return list(answer.json["data"]["result"])
-
-        prompt = "What is the capital of France? " * 40
-        scraped: list[Any] = []
-        while len(scraped) < 1:  # traffic until two scrapes have seen it
-            await here.complete(prompt)
-            scraped = await value("rate(poise_prompt_tokens_total[1m]) > 0")
-        silent = {each for each in expressions() if not await value(each)}
-        known = ("failures", "clients_refused", "desired", "serving_replicas", "tenant", "cached", "prefix")
-        assert not [each for each in silent if not any(word in each for word in known)]
-        for each in rules():
-            await value(each)
-
-    run(main)
+def test_the_chart_has_the_version_of_the_package() -> None:
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
+    chart = loaded("chart/poise/Chart.yaml")
+    assert (chart["version"], chart["appVersion"]) == (project["version"], project["version"])
 
 
-def _free() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+def test_the_charts_values_have_a_gateway_file_and_all_that_the_schema_names() -> None:
+    values = loaded("chart/poise/values.yaml")
+    GatewayFile.model_validate(values["gateway"])
+    assert {*values, "global"} == set(chart_schema.schema()["properties"])

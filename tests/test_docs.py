@@ -190,6 +190,7 @@ def parse(words: list[str]) -> None:
 
 GATEWAYS = [block for block in of("yaml") if block.above == "<!-- gateway file -->"]
 KEYS = [block for block in of("yaml") if block.above == "<!-- keys -->"]
+CHARTS = [block for block in of("yaml") if block.above == "<!-- values of the chart -->"]
 
 
 @pytest.mark.parametrize("block", GATEWAYS, ids=str)
@@ -208,7 +209,19 @@ def test_key_files_are_valid(block: Block) -> None:
     assert parse_keys(block.text, "keys.yaml")
 
 
-@pytest.mark.parametrize("block", [block for block in of("yaml") if block not in GATEWAYS + KEYS], ids=str)
+@pytest.mark.parametrize("block", CHARTS, ids=str)
+def test_values_of_the_chart_are_valid(block: Block) -> None:
+    from ruamel.yaml import YAML
+
+    from poise.scenario.serve.schema import Gateway
+    from tools.chart_schema import schema
+
+    values = YAML(typ="safe").load(block.text)
+    assert values.keys() <= schema()["properties"].keys()
+    Gateway.model_validate(values["gateway"])
+
+
+@pytest.mark.parametrize("block", [block for block in of("yaml") if block not in GATEWAYS + KEYS + CHARTS], ids=str)
 def test_scenarios_are_valid(block: Block, tmp_path: Path) -> None:
     """A block is a whole scenario, or sections of one."""
     from poise.scenario.load import load

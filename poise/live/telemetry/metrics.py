@@ -234,8 +234,17 @@ def _llama_cpp(families: Families) -> _Values:
         total_tokens=used / usage if used and usage else None,
         block_tokens=1,
         models=(),
-        counters=_counted(families, {"prompt_tokens": "prompt_tokens_total"}),
+        counters=_llama_cpp_counters(families),
     )
+
+
+def _llama_cpp_counters(families: Families) -> dict[str, float]:
+    """It counts cached prompt tokens apart from computed ones; old versions count only the computed ones."""
+    counters = _counted(families, {"prompt_tokens": "prompt_tokens_total", "prefix_hits": "prompt_tokens_cached_total"})
+    if len(counters) == 2:
+        counters["prompt_tokens"] += counters["prefix_hits"]
+        counters["prefix_queries"] = counters["prompt_tokens"]
+    return counters
 
 
 VLLM: Final = [
@@ -250,7 +259,8 @@ SGLANG: Final = [
     "prompt_tokens_total", "cached_tokens_total", "num_requests_total",
 ]  # fmt: skip
 LLAMA_CPP: Final = [
-    "requests_processing", "requests_deferred", "kv_cache_usage_ratio", "kv_cache_tokens", "prompt_tokens_total",
+    "requests_processing", "requests_deferred", "kv_cache_usage_ratio", "kv_cache_tokens",
+    "prompt_tokens_total", "prompt_tokens_cached_total",
 ]  # fmt: skip
 """The samples read of each engine's page."""
 

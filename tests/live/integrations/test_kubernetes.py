@@ -16,6 +16,7 @@ from poise.core.errors import UserError
 from poise.live.integrations.kubernetes import ADMIN_PORT, PICKER_PORT, PORT, TOKEN, manifests
 from poise.plan.deploy.check import faults
 from poise.scenario.serve.schema import Gateway
+from tests import cached
 
 IMAGE, ENGINES = "registry.example/poise:0.1", {"app": "vllm"}
 VALIDATOR = "kubernetes-validate==1.37.0"
@@ -168,16 +169,15 @@ def test_engines_must_be_found_by_something() -> None:
         manifests(IMAGE, {})
 
 
-def validated(files: list[Path], tmp_path: Path) -> str:
+def validated(files: list[Path]) -> str:
     """What Kubernetes' schemas say of manifests that they take; the test is skipped where they cannot be had."""
-    folder = tmp_path / "validator"
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder), VALIDATOR]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    if done.returncode:
-        pytest.skip(f"cannot install {VALIDATOR}: {done.stderr.strip()[-200:]}")
+    try:
+        library = cached.library(VALIDATOR)
+    except cached.Unavailable as why:
+        pytest.skip(str(why))
     ended = subprocess.run(
         [sys.executable, "-c", "from kubernetes_validate.__main__ import main; main()", "--strict", *map(str, files)],
-        env={**os.environ, "PYTHONPATH": str(folder)}, capture_output=True, text=True, timeout=120,
+        env={**os.environ, "PYTHONPATH": str(library)}, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     printed = ended.stdout + ended.stderr
     assert ended.returncode == 0, printed
@@ -191,5 +191,5 @@ def test_kubernetes_own_schemas_take_them(tmp_path: Path) -> None:
         if secret or not monitor:
             files.append(tmp_path / f"{secret}-{monitor}-{pool}.yaml")
             files[-1].write_text(manifests(IMAGE, ENGINES, secret=secret, monitor=monitor, pool=pool, replicas=2))
-    text = validated(files, tmp_path)
+    text = validated(files)
     assert text.count("passed for resource") == 5 * len(files), text

@@ -15,16 +15,20 @@ from poise.live.http.call import Address
 from poise.live.http.limits import PoolLimits
 from poise.live.http.pool import Pool
 from tests.live.gateway.live import Answer
-from tests.live.real.engines import NAME
+from tests.live.real.process import NAME
 
 PATIENCE_S = 90.0
 
 
 class Clients:
-    """Clients of the server at `url`."""
+    """Clients of the server at `url`, which ask for `model` with the API key `key`."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, model: str = NAME, key: str = "") -> None:
         at = urlsplit(url)
+        self._model = model
+        self._headers = [(b"content-type", b"application/json")]
+        if key:
+            self._headers.append((b"authorization", f"Bearer {key}".encode()))
         self._pool = Pool(Address(at.hostname or "", at.port or 80), PoolLimits(idle=256, head_s=0, stall_s=0))
 
     async def close(self) -> None:
@@ -33,8 +37,8 @@ class Clients:
     def ask(self, path: str, body: dict[str, Any]) -> Answer:
         """Send a request."""
         answer = Answer()
-        raw = json.dumps({"model": NAME, **body}).encode()
-        answer.call = self._pool.send(b"POST", path.encode(), [(b"content-type", b"application/json")], raw, answer)
+        raw = json.dumps({"model": self._model, **body}).encode()
+        answer.call = self._pool.send(b"POST", path.encode(), self._headers, raw, answer)
         return answer
 
     def complete(self, prompt: str, tokens: int, *, stream: bool = True) -> Answer:

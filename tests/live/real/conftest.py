@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.cached import Unavailable
 from tests.live.real.engines import LIMIT_S, Pair
-from tests.live.real.install import Unavailable, installed
+from tests.live.real.install import installed
 from tests.live.real.model import make
-from tests.live.real.served import Served
+from tests.live.real.served import Served, in_front_of
 
 
 @pytest.fixture(scope="package")
@@ -45,5 +46,5 @@ def pair(started: Pair) -> Pair:
 @pytest.fixture
 def served(pair: Pair, tmp_path: Path) -> Iterator[Served]:
     """`poise serve` before the two, which knows their caches by their KV events."""
-    with Served(pair, tmp_path) as served:
+    with in_front_of(pair, tmp_path) as served:
         yield served

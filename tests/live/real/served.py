@@ -8,47 +8,41 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.live.real.engines import BLOCK, Pair, ask, free_port
+from tests.live.real.engines import BLOCK, Pair
 from tests.live.real.kept import Kept
+from tests.live.real.process import ask, free_port
 
 ROOT = Path(__file__).parents[3]
 READY_S = 60.0
 
 
+Section = dict[str, Any]
+
+
 class Served:
-    """The gateway; `told` is merged into its file, section by section.
+    """The gateway before engines, entries of its file; `settings` are merged into the file, section by section.
 
     url, page: where it and its page listen.
     """
 
-    def __init__(self, pair: Pair, folder: Path, router: Any = "prefix_cache", **settings: dict[str, Any]) -> None:
-        self.pair = pair
-        self.log = folder / f"serve-{router if isinstance(router, str) else 'made'}.log"
+    def __init__(self, folder: Path, engines: Sequence[Section], name: str = "serve", **settings: Any) -> None:
+        self.engines = engines
+        self.log = folder / f"{name}.log"
         port, page = free_port(), free_port()
         self.url, self.page = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{page}"
-        engines = [
-            {"url": engine.url, "name": f"e{number}", "kv_events": pair.kv_endpoint, "kv_topic": engine.topic}
-            for number, engine in enumerate(pair.engines)
-        ]
-        sections: dict[str, Any] = {
-            "listen": {"port": port},
-            "admin": {"port": page},
-            "engines": engines,
-            "policies": {"router": router},
-            "limits": {"drain_s": 60},
-            "belief": {
-                "prefix": "reported", "tokenizer": str(pair.model), "block_tokens": BLOCK,
-                "kv_bind": pair.kv_endpoint, "period_s": 0.2,
-            },
+        sections: Section = {
+            "listen": {"port": port}, "admin": {"port": page}, "engines": engines,
+            "policies": {"router": "prefix_cache"}, "limits": {"drain_s": 60}, "belief": {"period_s": 0.2},
         }  # fmt: skip
-        for name, each in settings.items():
-            sections[name] = {**sections.get(name, {}), **each}
-        self.file = folder / f"{self.log.stem}.yaml"
+        for section, given in settings.items():
+            ours = sections.get(section)
+            sections[section] = {**ours, **given} if isinstance(ours, dict) else given
+        self.file = folder / f"{name}.yaml"
         self.file.write_text(json.dumps(sections), encoding="utf-8")  # JSON is YAML
 
     def __enter__(self) -> Self:
@@ -58,7 +52,7 @@ class Served:
                 cwd=ROOT, stdout=log, stderr=log, env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )  # fmt: skip
         try:
-            self.until(self._ready, "the gateway serves both engines")
+            self.until(self._ready, "the gateway serves all engines")
         except BaseException:
             self.process.kill()
             raise
@@ -76,7 +70,7 @@ class Served:
 
     def _ready(self) -> bool:
         try:
-            return ask(self.page, "GET", "/state")[0] == 200 and self.serving() == len(self.pair.engines)
+            return ask(self.page, "GET", "/state")[0] == 200 and self.serving() == len(self.engines)
         except OSError:
             return False
 
@@ -108,3 +102,16 @@ class Served:
     def terminate(self) -> None:
         """Ask it to end, once all is answered."""
         self.process.terminate()
+
+
+def in_front_of(pair: Pair, folder: Path, router: Any = "prefix_cache", **settings: Section) -> Served:
+    """A gateway that knows the caches of two vLLM by their KV events."""
+    engines = [
+        {"url": engine.url, "name": f"e{number}", "kv_events": pair.kv_endpoint, "kv_topic": engine.topic}
+        for number, engine in enumerate(pair.engines)
+    ]
+    reported = {
+        "prefix": "reported", "tokenizer": str(pair.model), "block_tokens": BLOCK, "kv_bind": pair.kv_endpoint,
+    }  # fmt: skip
+    name = f"serve-{router if isinstance(router, str) else 'made'}"
+    return Served(folder, engines, name, policies={"router": router}, belief=reported, **settings)

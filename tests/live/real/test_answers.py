@@ -9,26 +9,12 @@ import openai
 import pytest
 
 from poise.live.traffic import words
-from tests.live.real.engines import NAME, Pair, ask
+from tests.live.real.answers import CHAT, chunks, text
+from tests.live.real.engines import Pair
+from tests.live.real.process import NAME, ask
 from tests.live.real.served import Served
 
 pytestmark = pytest.mark.slow
-
-CHAT: dict[str, Any] = {
-    "model": NAME, "messages": [{"role": "user", "content": words(1, 60)}], "max_tokens": 48, "temperature": 0,
-    "seed": 7, "ignore_eos": True,
-}  # fmt: skip
-
-
-def chunks(url: str, body: dict[str, Any]) -> list[dict[str, Any]]:
-    """The events of a stream, without its end, and without what differs from request to request."""
-    status, answer = ask(url, "POST", "/v1/chat/completions", {**body, "stream": True})
-    assert status == 200
-    events = [line.removeprefix("data: ") for line in answer.decode().split("\n\n") if line]
-    assert events.pop() == "[DONE]"
-    parsed: list[dict[str, Any]] = [json.loads(each) for each in events]
-    assert len({each.pop("id") for each in parsed}) == len({each.pop("created") for each in parsed}) == 1
-    return parsed
 
 
 def test_a_stream_is_the_engines_own(pair: Pair, served: Served) -> None:
@@ -41,10 +27,6 @@ def test_a_stream_is_the_engines_own(pair: Pair, served: Served) -> None:
     assert (through[0], through[-2]["choices"][0]["finish_reason"], through[-1]["usage"]["completion_tokens"]) == (
         direct[0], "length", CHAT["max_tokens"],
     )  # fmt: skip
-
-
-def text(given: list[dict[str, Any]]) -> str:
-    return "".join(choice["delta"].get("content", "") for each in given for choice in each["choices"])
 
 
 def test_all_engines_say_the_same(pair: Pair, served: Served) -> None:

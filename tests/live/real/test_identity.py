@@ -13,7 +13,8 @@ from poise.live.requests.token_prefix import Exact
 from poise.live.telemetry.kv_events import Change
 from poise.live.telemetry.kv_socket import EventSource, Subscriber
 from poise.live.traffic import words
-from tests.live.real.engines import BLOCK, NAME, Pair
+from tests.live.real.engines import BLOCK, Pair
+from tests.live.real.process import NAME
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow

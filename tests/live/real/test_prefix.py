@@ -11,8 +11,9 @@ import pytest
 
 from poise.live.traffic import words
 from tests.live.real.clients import Clients, ended
-from tests.live.real.engines import BLOCK, NAME, Pair
-from tests.live.real.served import Served
+from tests.live.real.engines import BLOCK, Pair
+from tests.live.real.process import NAME
+from tests.live.real.served import Served, in_front_of
 
 pytestmark = pytest.mark.slow
 
@@ -57,11 +58,11 @@ async def talk(url: str) -> list[Turn]:
     return turns
 
 
-def followed(served: Served) -> None:
+def followed(pair: Pair, served: Served) -> None:
     """Wait until the gateway has heard of each engine's cache, which says nothing until it changes."""
 
     def heard() -> bool:
-        for number, engine in enumerate(served.pair.engines):
+        for number, engine in enumerate(pair.engines):
             body = {"model": NAME, "prompt": words(10**6 + number, 64), "max_tokens": 1}
             assert engine.ask("POST", "/reset_prefix_cache")[0] == engine.ask("POST", "/v1/completions", body)[0] == 200
         return all(engine["kv_events"]["state"] == "synced" for engine in served.state()["engines"].values())
@@ -72,8 +73,8 @@ def followed(served: Served) -> None:
 def rate(pair: Pair, folder: Path, router: str) -> tuple[float, list[Turn]]:
     """The engines' own hit rate, and the turns after the first as their answers tell."""
     pair.clear()
-    with Served(pair, folder, router) as served:
-        followed(served)
+    with in_front_of(pair, folder, router) as served:
+        followed(pair, served)
         hits, tokens = pair.hits()
         turns = asyncio.run(talk(served.url))
         assert not any(engine["kv_events"]["counts"] for engine in served.state()["engines"].values())

@@ -18,8 +18,9 @@ from poise.live.traffic import ANSWERED, PENDING, Traffic
 from poise.recordings.control import replayed
 from poise.workload import Workload, lognormal, poisson, shared_prefixes
 from tests.live.real.clients import PATIENCE_S, patience
-from tests.live.real.engines import NAME, Pair
-from tests.live.real.served import ROOT, Served
+from tests.live.real.engines import Pair
+from tests.live.real.process import NAME
+from tests.live.real.served import ROOT, in_front_of
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +37,7 @@ def requests() -> Workload:
 
 @pytest.fixture
 def recording(pair: Pair, tmp_path: Path) -> Path:
-    with Served(pair, tmp_path, record={"file": str(tmp_path / "day.jsonl")}) as served:
+    with in_front_of(pair, tmp_path, record={"file": str(tmp_path / "day.jsonl")}) as served:
         at = urlsplit(served.url)
         traffic = Traffic(requests(), Address("127.0.0.1", at.port or 0), NAME)
 

@@ -117,6 +117,12 @@ def test_llama_cpp_says_little_and_nothing_is_made_up() -> None:
     assert reading.total_blocks == 0 and reading.profile == "llama.cpp"
 
 
+def test_llama_cpp_counts_cached_tokens_apart() -> None:
+    assert _reading(LLAMA).counters == {"prompt_tokens": 512}, "an old version, which says nothing of its cache"
+    new = _reading(LLAMA + b"llamacpp:prompt_tokens_cached_total 256\n")
+    assert new.counters == {"prompt_tokens": 768, "prefix_queries": 768, "prefix_hits": 256}
+
+
 def test_waiting_without_a_mean_prompt_is_no_number_of_tokens() -> None:
     assert "queued_tokens" not in _reading(LLAMA.replace(b"deferred 0", b"deferred 4")).columns
 

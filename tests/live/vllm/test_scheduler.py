@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import pytest
 
+from tests.cached import Unavailable
 from tests.live.real.engines import SILENT
-from tests.live.real.install import Unavailable, installed
+from tests.live.real.install import installed
 from tests.live.real.model import make
 from tests.live.vllm.worlds import Step, a_world, in_order
 

@@ -281,4 +281,4 @@ def test_kubernetes_own_schemas_take_them(tmp_path: Path) -> None:
             files.append(tmp_path / f"{name}{claim}.yaml")
             with files[-1].open("w") as file:
                 YAML().dump_all(kept, file)
-    assert validated(files, tmp_path).count("passed for resource") == count
+    assert validated(files).count("passed for resource") == count

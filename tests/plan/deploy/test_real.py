@@ -11,7 +11,8 @@ import pytest
 from poise.core.spec import Engine
 from poise.plan.deploy import vllm
 from poise.plan.deploy.script import Spot
-from tests.live.real.install import Unavailable, installed
+from tests.cached import Unavailable
+from tests.live.real.install import installed
 from tests.plan.deploy.fleets import CHECKPOINTS, a_pool, a_setting
 
 READ = """
