@@ -37,17 +37,19 @@ ALL: Values = {
     "affinity": {"podAntiAffinity": {}},
     "volumes": [{"name": "data", "emptyDir": {}}], "volumeMounts": [{"name": "data", "mountPath": "/data"}],
 }  # fmt: skip
+SHARED: Values = {**PLAIN, "envSecret": "keys", "replicaCount": 3, "share": {"enabled": True}}
 STATIC: Values = {
     "gateway": {
         "engines": ["http://10.0.0.1:8000", {"url": "http://10.0.0.2:8000", "name": "b"}], "log": None, "listen": None,
     },
     "podDisruptionBudget": {"enabled": False}, "serviceAccount": {"create": False},
 }  # fmt: skip
-GOOD = {"plain": PLAIN, "all": ALL, "static": STATIC}
+GOOD = {"plain": PLAIN, "all": ALL, "shared": SHARED, "static": STATIC}
 
 WRONG: list[tuple[Values, str]] = [
     ({}, "the gateway has no engines: give engines.selector"),
     ({**PLAIN, "monitoring": {"serviceMonitor": {"enabled": True}}}, "serviceMonitor needs envSecret"),
+    ({**PLAIN, "share": {"enabled": True}}, "share needs envSecret"),
     ({**PLAIN, "replicas": 2}, "additional properties 'replicas' not allowed"),
     ({**PLAIN, "replicaCount": 0}, "at '/replicaCount': minimum"),
     ({**PLAIN, "gateway": {"limits": {"drain": 5}}}, "at '/gateway/limits': additional properties 'drain'"),
@@ -143,6 +145,15 @@ def test_the_gateway_takes_its_file(rendered: tuple[list[str], list[Any]], name:
     assert (read.discover.dns, ("Service", "gate-poise-engines") in found) == (
         (dns, True) if "engines" in GOOD[name] else (None, False)
     )
+
+
+def test_gateways_that_share_find_one_another_by_the_headless_service(rendered: tuple[list[str], list[Any]]) -> None:
+    found = objects(rendered, "shared")
+    share = Gateway.model_validate(gateway_file(found)).share
+    assert share is not None and (share.listen, share.dns) == ("0.0.0.0:9100", "gate-poise-peers.serving.svc:9100")
+    ports = {each["name"]: each["port"] for each in found["Service", "gate-poise-peers"]["spec"]["ports"]}
+    assert ports["peers"] == 9100
+    assert "peers" not in {each["name"] for each in found["Service", "gate-poise"]["spec"]["ports"]}
 
 
 def test_a_pod_is_closed_and_drains(rendered: tuple[list[str], list[Any]]) -> None:

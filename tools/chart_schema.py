@@ -50,6 +50,7 @@ def _values(gateway: Schema) -> Schema:
         image=table(repository=TEXT, tag=TEXT, pullPolicy={"enum": ["Always", "IfNotPresent", "Never"]}),
         imagePullSecrets=ITEMS,
         replicaCount=COUNT,
+        share=table(enabled=FLAG, port=PORT),
         engines=table(selector=LABELS, port=PORT),
         gateway=gateway,
         envSecret=NAME,

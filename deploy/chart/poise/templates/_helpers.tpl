@@ -29,6 +29,14 @@ labels:
 {{- if .Values.envSecret -}}
 {{- $_ := set $made "admin" (dict "host" "0.0.0.0" "port" 8001 "token_env" "POISE_ADMIN_TOKEN") -}}
 {{- end -}}
+{{- if .Values.share.enabled -}}
+{{- if not .Values.envSecret -}}
+{{- fail "share needs envSecret: a Secret with POISE_SHARE_KEY, the key that all gateways show one another" -}}
+{{- end -}}
+{{- $peers := printf "%s-peers.%s.svc:%v" (include "poise.name" .) .Release.Namespace .Values.share.port -}}
+{{- $listen := printf "0.0.0.0:%v" .Values.share.port -}}
+{{- $_ := set $made "share" (dict "listen" $listen "dns" $peers "key_env" "POISE_SHARE_KEY") -}}
+{{- end -}}
 {{- if .Values.engines.selector -}}
 {{- $dns := printf "%s-engines.%s.svc:%v" (include "poise.name" .) .Release.Namespace .Values.engines.port -}}
 {{- $_ := set $made "discover" (dict "dns" $dns) -}}
@@ -52,5 +60,8 @@ admin: {{ .port | int }}
 {{- end }}
 {{- with $file.envoy }}
 picker: {{ .port | default 9002 | int }}
+{{- end }}
+{{- if .Values.share.enabled }}
+peers: {{ .Values.share.port | int }}
 {{- end }}
 {{- end -}}
