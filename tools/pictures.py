@@ -70,7 +70,7 @@ def gateway(folder: Path) -> None:
         until_ready("http://127.0.0.1:8000/v1/models")
         running.enter_context(started(folder, script=traffic()))
         time.sleep(TRAFFIC_S)
-        photograph("http://127.0.0.1:8001", "gateway", wait_ms=4000)
+        photograph("http://127.0.0.1:8001", "gateway", wait_ms=10_000)
 
 
 PICTURES: dict[str, Callable[[Path], None]] = {"report": report, "plan": plan, "compare": compare, "gateway": gateway}
