@@ -79,10 +79,10 @@ def run_all(folder: Path, path: str, core: str = "") -> dict[str, bytes]:
     if core and not printed.endswith(f"({core} core)"):
         sys.exit(f"{printed}: its core is not {core}")
     began = time.monotonic()
-    printed = {f"standard output of {command}": run(command, folder, path) for command in COMMANDS}
+    outputs = {f"standard output of {command}": run(command, folder, path) for command in COMMANDS}
     print(f"{printed}, Python {sys.version.split()[0]}: {len(COMMANDS)} commands in {time.monotonic() - began:.1f} s")
     written = {file.relative_to(folder).as_posix(): plain(file) for file in sorted(folder.rglob("*")) if file.is_file()}
-    return printed | written
+    return outputs | written
 
 
 def run(command: str, folder: Path, path: str) -> bytes:

@@ -21,6 +21,9 @@ from poise.workload import Workload
 
 SCENARIOS = (".yaml", ".yml")
 
+MOST_TOKENS = 8_000_000_000
+"""Tokens of one trial: a hundred thousand requests of eighty thousand."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -105,8 +108,19 @@ def read_demand(source: Source, pool: Pool, requests: int) -> tuple[Demand, dict
         made = [make(seed) for seed in range(1 if traffic.recorded else SEARCHED)]
     except ScenarioError as error:
         raise source.plain(error) from None
+    _check_size(made[0])
     more = None if traffic.recorded else make
     return demand_of(made, name=source.name, requests=requests, make=more), resolved_workload(loaded)
+
+
+def _check_size(workload: Workload) -> None:
+    """Refuse traffic with which a single trial would take hours."""
+    tokens = int(workload.prompt.sum(dtype="int64") + workload.output.sum(dtype="int64"))
+    if tokens > MOST_TOKENS:
+        raise UserError(
+            f"traffic: {len(workload):,} requests of {tokens // len(workload):,} tokens are {tokens:.1e} tokens, above "
+            f"the {MOST_TOKENS:.0e} that the search simulates; give fewer requests (--requests) or shorter ones"
+        )
 
 
 def _ended(workload: Workload, requests: int, loaded: Loaded) -> Workload:

@@ -57,6 +57,8 @@ def _notes(source: Mapping[str, Any]) -> Iterator[str]:
         yield f"{count:,} answer{'s' if count > 1 else ''} without tokens taken as one token"
     if count := source.get("dropped_subagents"):
         yield f"{count:,} sub-agent{'s' if count > 1 else ''} without requests or without one that started it left out"
+    if count := source.get("flattened"):
+        yield f"{count:,} sub-agent{'s' if count > 1 else ''} without a marker found by their prompts"
     if count := source.get("background"):
         yield f"{count:,} sub-agent{'s' if count > 1 else ''} that no request waits for kept in the background"
     if source.get("open_loop"):

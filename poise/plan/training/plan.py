@@ -27,6 +27,9 @@ from poise.sim.step.layout import simulated
 
 AGAIN = ("layout", "schedule", "step s", "less", "activations held", "room")
 
+MOST_NIC_GBIT_S = 1_000_000
+"""Far above any network card, and far below where sums of times lose their digits."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrainPlanQuestion:
@@ -120,6 +123,9 @@ def job_of(ask: TrainPlanQuestion) -> Job:
     """The job of the options."""
     if ask.precision not in ("bf16", "fp8"):
         raise UserError(f"--precision {ask.precision!r} is not known; give bf16 or fp8")
+    for name, given in (("--nic", ask.nic_gbit_s), ("--between", ask.between_gbit_s)):
+        if not 0 <= given <= MOST_NIC_GBIT_S:
+            raise UserError(f"{name} {given:g} is out of range; give Gbit/s per device, 0 to {MOST_NIC_GBIT_S:,}")
     return Job(
         model(ask.model), device(ask.devices), ask.gpus, ask.sequence, ask.batch,
         precision=ask.precision,  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 from poise.core.errors import TraceError
 from poise.core.units import NEVER, SECOND
+from poise.workload.readers.agent_chains import chains_of
+from poise.workload.readers.agent_clock import Clock
+from poise.workload.readers.agent_order import Ended, Stream, Wait, frontier
 from poise.workload.readers.file import opened
 from poise.workload.readers.hash_chains import Chains, Extents
 from poise.workload.readers.weka import NAME, SUBAGENT, Conversation, Entry, Found, conversations, files, sound
@@ -21,23 +24,11 @@ from poise.workload.table import Prefixes, Workload
 MAIN = "main"
 """The stage of the requests of a conversation itself; those of a sub-agent have its type."""
 
+FLATTENED = "flattened"
+"""The stage of sub-agents without a marker: their requests stand among those of the agent that started them."""
+
 CALLS = ("tool", "user", "subagent")
 """What comes behind an answer: a tool, the user's next message, or sub-agents."""
-
-EARLY_S, ROUNDED_S = 1e-3, 1.0
-"""By how much one instant must be before another to count as such: some stamps are rounded to whole seconds."""
-
-Wait = tuple[int, float]
-"""An earlier request, by row, and the seconds that pass after its end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A request that others wait for: its row, its start and its recorded end (None: unknown), in seconds."""
-
-    row: int
-    begin: float
-    end: float | None
 
 
 @dataclass(slots=True)
@@ -59,116 +50,101 @@ class Rows:
     counts: Counter[str] = field(default_factory=Counter)
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """What times mean in a corpus.
-
-    relative: the requests of a sub-agent count from its beginning, as in the original corpus; else from that of the
-    conversation, as in those that SemiAnalysis published.  ends: a marker stands where its sub-agent ended, as it does
-    in the original corpus where it states how long that took; else where it began.
-    """
-
-    relative: bool
-    ends: bool
-
-    @staticmethod
-    def of(known: Sequence[Conversation]) -> Clock:
-        """By the records: a child before its marker, or a sub-agent that would end after the request that awaits it."""
-        relative = any(
-            child.t < marker.t - EARLY_S for each in known for marker, _ in _markers(each) for child in marker.requests
-        )
-        ends = any(
-            marker.t + (marker.duration_ms or 0.0) / 1000 > following.t + ROUNDED_S
-            for each in known
-            for marker, following in _markers(each)
-            if following is not None and marker.duration_ms is not None
-        )
-        return Clock(relative, ends)
-
-    def begin(self, marker: Entry) -> float:
-        """When the sub-agent of a marker began."""
-        return marker.t - (marker.duration_ms or 0.0) / 1000 if self.ends else marker.t
-
-
 @dataclass(slots=True)
 class _Tree:
-    """Adds one conversation to `rows`. clock: what the times of its sub-agents mean."""
+    """Adds one conversation to `rows`. clock: what the times of its sub-agents mean.  extents: by `id` of requests."""
 
     rows: Rows
     session: int
     clock: Clock
-    extents: Iterator[Extents]
+    extents: Mapping[int, Extents]
     zero: float
     agents: int = 0
 
-    def thread(self, entries: Sequence[Entry], agent: int, stage: str, base: float, parent: Ended | None) -> Ended:
-        """Add the requests of one agent, one after the other; returns the last of them.
+    def thread(self, entries: Sequence[Entry], first: Stream, base: float, parent: Ended | None) -> list[Ended]:
+        """Add the requests in one agent's record; returns the last of this agent, and of each that stands among them.
 
         base: seconds that their times count from.  parent: the request that started the agent.
         """
-        last, joined = parent, list[Ended]()
+        own = [entry for entry in entries if entry.type != SUBAGENT]
+        chains = iter(chains_of(own, [self.extents[id(entry)] for entry in own]))
+        streams, joined, latest = [first], list[Ended](), parent
         for entry in entries:
             if entry.type == SUBAGENT:
-                joined += self._started(entry, base, last)
+                joined += self._started(entry, base, first.last or parent)
                 continue
-            at = base + entry.t
-            gap = None if last is None else _since(at, last) if last is parent else _gap(entry, at, last)
-            last, joined = self._request(entry, agent, stage, at, last, gap, joined), []
+            at, number = base + entry.t, next(chains)
+            if number == len(streams):
+                streams.append(self._agent(FLATTENED))
+            stream = streams[number]
+            waits = self._waits(entry, at, streams, number, latest, joined if number == 0 else [], parent)
+            waits |= {each.row: 0.0 for each in frontier(streams, stream, at) if each.row not in waits}
+            latest = self._request(entry, stream, at, waits)
+            stream.add(latest)
+            joined = joined if number else []
         self.rows.counts["background"] += len(joined)
-        assert last is not None
-        return last
+        return [stream.last for stream in streams if stream.last is not None]
+
+    def _waits(
+        self, entry: Entry, at: float, streams: Sequence[Stream], number: int, latest: Ended | None,
+        joined: Sequence[Ended], parent: Ended | None,
+    ) -> dict[int, float]:  # fmt: skip
+        """What a request waits for in its own stream, or where its agent was started, and for how many seconds."""
+        if number and streams[number].last is None:
+            self.rows.counts[FLATTENED] += 1
+            return self._beside(at, streams[0].last)
+        last = streams[number].last or parent
+        if last is None:
+            return {}
+        waits = {each.row: _since(at, each) for each in joined}
+        recorded = entry.think_time if last is latest and last is not parent else None
+        waits[last.row] = 0.0 if joined else _since(at, last) if recorded is None else recorded
+        return waits
+
+    def _beside(self, at: float, starter: Ended | None) -> dict[int, float]:
+        """The waits of an agent that began at `at`: for what started it, or where that was under way, with it."""
+        assert starter is not None
+        if at >= starter.over:
+            self.rows.tool[starter.row] = "subagent"
+            return {starter.row: _since(at, starter)}
+        return {row: wait + at - starter.begin for row, wait in self.rows.waits[starter.row]}
+
+    def _agent(self, stage: str) -> Stream:
+        self.agents += 1
+        return Stream(self.agents, stage)
 
     def _started(self, marker: Entry, base: float, last: Ended | None) -> list[Ended]:
         """The sub-agent of a marker; none where nothing started it, or where it made no request."""
-        inner = [entry for entry in marker.requests if entry.type != SUBAGENT]
-        if last is None or not inner:
+        if last is None or all(entry.type == SUBAGENT for entry in marker.requests):
             self.rows.counts["dropped_subagents"] += 1
-            for _ in requests_of(marker.requests):
-                next(self.extents)
             return []
-        self.agents += 1
         self.rows.counts["subagents"] += 1
         self.rows.tool[last.row] = "subagent"
         begin = base + self.clock.begin(marker)
         own = begin if self.clock.relative else base
-        end = self.thread(marker.requests, self.agents, marker.subagent_type or SUBAGENT, own, last)
+        ends = self.thread(marker.requests, self._agent(marker.subagent_type or SUBAGENT), own, last)
         lasted = None if marker.duration_ms is None else begin + marker.duration_ms / 1000
-        return [Ended(end.row, end.begin, lasted if end.end is None else end.end)]
+        return [Ended(end.row, end.begin, lasted if end.end is None else end.end) for end in ends]
 
-    def _request(
-        self, entry: Entry, agent: int, stage: str, at: float, last: Ended | None, gap: float | None,
-        joined: Sequence[Ended],
-    ) -> Ended:  # fmt: skip
-        """Add a request `gap` seconds after the end of `last`, or where sub-agents `joined` in between, after them."""
+    def _request(self, entry: Entry, stream: Stream, at: float, waits: Mapping[int, float]) -> Ended:
+        """Add a request that arrives some seconds after the end of each that it waits for."""
         rows, row = self.rows, len(self.rows.prompt)
-        waits: list[Wait] = []
-        if last is not None:
-            waits = [(each.row, _since(at, each)) for each in joined]
-            waits.append((last.row, 0.0 if joined else gap or 0.0))
-        stamps = [rows.arrival[before] + wait for before, wait in waits]
+        stamps = [rows.arrival[before] + wait for before, wait in waits.items()]
         rows.session.append(self.session)
-        rows.agent.append(agent)
+        rows.agent.append(stream.agent)
         rows.arrival.append(max(at - self.zero, *stamps) if stamps else at - self.zero)
         rows.prompt.append(entry.prompt)
         rows.output.append(max(entry.output, 1))
         rows.counts["empty_answers"] += entry.output == 0
-        rows.stage.append(stage)
+        rows.stage.append(stream.stage)
         rows.tool.append("tool" if entry.stop == "tool_use" else "user")
-        rows.waits.append(waits)
-        rows.extents.append(next(self.extents))
+        rows.waits.append(list(waits.items()))
+        rows.extents.append(self.extents[id(entry)])
         return Ended(row, at, None if entry.api_time is None else at + entry.api_time)
 
 
-def _gap(entry: Entry, at: float, last: Ended) -> float:
-    """Seconds between the end of the answer before and a request: as recorded, else by the times of both.
-
-    Where the end is not known either, from the start of the one to the start of the other.
-    """
-    return entry.think_time if entry.think_time is not None else _since(at, last)
-
-
 def _since(at: float, last: Ended) -> float:
-    return max(at - (last.begin if last.end is None else last.end), 0.0)
+    return max(at - last.over, 0.0)
 
 
 def requests_of(entries: Sequence[Entry]) -> Iterator[Entry]:
@@ -185,7 +161,9 @@ def read_conversations(path: Path, data: bytes | None, *, skip_bad: bool = False
 
     Every conversation begins at 0, for the format does not record when it did, and is one session. Each request waits
     for the one before it in its agent's thread, or for the sub-agents that were started in between, and arrives the
-    recorded time after the last of them. An answer without tokens counts as one token, for its prompt was computed.
+    recorded time after the last of them. Sub-agents without a marker are found by their prompts (agent_chains.py); what
+    one agent had ended when another sent a request has ended in a replay, too (agent_order.py). An answer without
+    tokens counts as one token, for its prompt was computed.
     limit: conversations to read.  skip_bad: pass over bad ones and count them.
     """
     rows, chains, known = Rows(), Chains(), list[Conversation]()
@@ -204,8 +182,9 @@ def read_conversations(path: Path, data: bytes | None, *, skip_bad: bool = False
         raise TraceError(f"{path}: no usable conversation{why}; the trace needs at least one")
     clock = Clock.of(known)
     for number, (conversation, extents) in enumerate(zip(known, chains.extents(), strict=True)):
-        begin = next(requests_of(conversation.requests)).t
-        _Tree(rows, number, clock, iter(extents), begin).thread(conversation.requests, 0, MAIN, 0.0, None)
+        requests = list(requests_of(conversation.requests))
+        known_by = {id(request): each for request, each in zip(requests, extents, strict=True)}
+        _Tree(rows, number, clock, known_by, requests[0].t).thread(conversation.requests, Stream(0, MAIN), 0.0, None)
     workload = by_arrival(_workload(rows)).check()
     found = {name: count for name, count in rows.counts.items() if count}
     workload.source = {
@@ -233,18 +212,6 @@ def _in_order(entries: list[Entry]) -> int:
     moved = sum(at != place for place, at in enumerate(order))
     entries[:] = [entries[at] for at in order]
     return moved + sum(_in_order(entry.requests) for entry in entries)
-
-
-def _markers(conversation: Conversation) -> Iterator[tuple[Entry, Entry | None]]:
-    """The markers of a conversation, each with the request of the same agent that follows it, None for none."""
-    lists = [conversation.requests, *(entry.requests for entry in conversation.entries if entry.requests)]
-    for entries in lists:
-        following: Entry | None = None
-        for entry in reversed(entries):
-            if entry.type == SUBAGENT:
-                yield entry, following
-            else:
-                following = entry
 
 
 def _ps(seconds: Sequence[float]) -> NDArray[np.int64]:

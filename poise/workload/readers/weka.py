@@ -40,6 +40,7 @@ class Entry(msgspec.Struct, rename={"prompt": "in", "output": "out"}):
 
     t: float
     type: str = "n"
+    model: str | None = None
     prompt: int = 0
     output: int = 0
     hash_ids: list[int] = []

@@ -139,6 +139,9 @@ def test_plan_as_typed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "most is lost to " in out and "Time against memory" in out
     assert main([*words, "--tensor", "two"]) == 2
     assert "'two' is not a degree; give whole numbers" in capsys.readouterr().err
+    for name in ("--nic", "--between"):
+        assert main([*words, name, "1e308"]) == 2
+        assert f"{name} 1e+308 is out of range; give Gbit/s per device, 0 to 1,000,000" in capsys.readouterr().err
     assert main([*words, "--for", "nemo"]) == 2
     assert "--for nemo: there are no settings" in capsys.readouterr().err
     assert main([*words, "--for", "torchtitan", "--zero", "1"]) == 2
