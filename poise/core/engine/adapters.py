@@ -72,6 +72,11 @@ class AdapterSlots:
                 planned.add(adapter)
             yield sequence
 
+    def waiting(self) -> tuple[int, ...]:
+        """Adapters of waiting requests that no running one uses."""
+        named = dict.fromkeys([sequence.request.lora for sequence in self._replica.waiting])
+        return tuple([adapter for adapter in named if adapter >= 0 and adapter not in self.running])
+
     def fits(self, adapter: int) -> bool:
         """Whether a request with this adapter (-1: none) may run now."""
         return adapter < 0 or adapter in self.running or len(self.running) < self._replica.engine.max_loras
