@@ -31,12 +31,12 @@ class InFlightView(Protocol):
 
 
 class AdaptersView(Protocol):
-    """The adapters (LoRA) of one replica, by numbers as `RequestView.lora` has them.
+    """The adapters (LoRA) of one replica, by numbers as `RequestView.lora` has them."""
 
-    slots: adapters whose requests run there at once, 0 for no limit or an unknown one.
-    """
-
-    slots: int
+    @property
+    def slots(self) -> int:
+        """Adapters whose requests run there at once, 0 for no limit or an unknown one."""
+        ...
 
     @property
     def running(self) -> Collection[int]:

@@ -119,18 +119,13 @@ class AdapterSlots:
         for lane in self._replica.lanes:
             lane.reading = read
 
-    def hold(self, adapter: int) -> bool:
-        """Bring an adapter into host memory, as a client's explicit load does; False where it is there already."""
-        if adapter in self.host:
-            return False
-        self._into_host(adapter)
-        self._idle[adapter] = self._replica.space.now
-        return True
-
-    def forget(self, adapter: int) -> None:
-        """An adapter is unloaded: it leaves device and host unless a request still runs with it."""
-        if adapter in self._idle:
-            self._drop(adapter)
+    def preload(self, adapter: int) -> None:
+        """Bring an adapter into host memory, and to the device while a slot is free; this takes no time of a step."""
+        if adapter not in self.host:
+            self._into_host(adapter)
+            self._idle[adapter] = self._replica.space.now
+        if len(self.device) < self._replica.engine.max_loras:
+            self.device.add(adapter)
 
     def _load(self, adapter: int) -> int:
         """Bring an adapter to the device, another one leaving where there is no slot."""

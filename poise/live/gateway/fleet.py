@@ -51,11 +51,12 @@ Note = Callable[["Engine", str, bool, int], None]
 class Engine:
     """One engine. slot: its number among replicas.  sent: requests sent so far, `hedges` of them as second copies, of
     which `hedges_won` were answered here.  status: one of the words above.  down_at: when it was found dead, in
-    picoseconds, -1 while it is not.  failures: requests that it did not answer, by kind.
+    picoseconds, -1 while it is not.  failures: requests that it did not answer, by kind.  adapters: names of those (LoRA)
+    that it lists.
     """
 
     __slots__ = (
-        "at", "down_at", "failures", "hedges", "hedges_won", "models", "name", "note", "pool", "sent", "slot", "spec",
+        "adapters", "at", "down_at", "failures", "hedges", "hedges_won", "models", "name", "note", "pool", "sent", "slot", "spec",
         "status",
     )  # fmt: skip
 
@@ -66,6 +67,7 @@ class Engine:
         self.pool = pool
         self.status = STARTING
         self.models: tuple[str, ...] = at.models
+        self.adapters: frozenset[str] = frozenset()
         self.spec = ReplicaSpec(role=at.role, prefill_rate=at.prefill_rate, up=False)
         self.sent = self.hedges = self.hedges_won = 0
         self.down_at = -1
