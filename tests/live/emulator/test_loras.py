@@ -12,8 +12,9 @@ from poise.core.errors import UserError
 from poise.live.emulator.emulated import Emulated
 from poise.live.emulator.options import Options
 from poise.live.telemetry.metrics import AdapterNames, Reading, read
-from tests.live.emulator.clients import CHAT, Line, an_engine, ask, chat, until
+from tests.live.emulator.clients import CHAT, Line, an_engine, ask, chat
 from tests.live.warp import run
+from tests.patience import until
 
 LOAD, UNLOAD = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
 SQL = {"lora_name": "sql", "lora_path": "/adapters/sql"}
@@ -81,12 +82,14 @@ def test_as_many_run_as_there_are_slots_and_the_metric_says_which() -> None:
         async with an_engine(**given) as engine:
             assert await adapters_of(engine) == AdapterNames(1, (), ())
             replica, lines = engine.replica, []
+            engine.fault("slow", factor=2000.0)  # none ends before all have come
             for name in ("a", "b", "a", "tiny"):
                 lines.append(await Line.to(engine))
-                lines[-1].send("POST", CHAT, {**chat(max_tokens=300, ignore_eos=True), "model": name})
+                lines[-1].send("POST", CHAT, {**chat(max_tokens=30, ignore_eos=True), "model": name})
                 await until(lambda many=len(lines): len(replica.sequences) == many)  # type: ignore[misc]
             await until(lambda: replica.running == 3)
             assert await adapters_of(engine) == AdapterNames(1, ("a",), ("b",))
+            engine.clear()
             for line in lines:
                 assert (await line.answer())[0] == 200
                 await line.close()
