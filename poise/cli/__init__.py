@@ -225,7 +225,8 @@ def engine(
     allow_runtime_lora_updating: Annotated[
         bool,
         typer.Option(
-            "--allow-runtime-lora-updating", envvar="VLLM_ALLOW_RUNTIME_LORA_UPDATING",
+            "--allow-runtime-lora-updating",
+            envvar="VLLM_ALLOW_RUNTIME_LORA_UPDATING",
             help="Let clients load and unload adapters, as vLLM does by this variable.",
         ),
     ] = False,

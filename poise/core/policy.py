@@ -330,8 +330,8 @@ class Cache(Protocol):
       the first to expire;
     - `rank(sequence, extent, blocks)`: the value of an extent that is no longer held (-1: blocks without identity),
       the least evicted first, instead of least recently used first; `sequence` held it last. Called once each time.
-    - `evict_adapter(idle, now)`: the number of the adapter that leaves the device, of the `IdleAdapter`s in `idle`, least
-      recently used first; without it the first;
+    - `evict_adapter(idle, now)`: the number of the adapter that leaves the device, one of the `IdleAdapter`s in `idle`;
+      without it the first of them, the least recently used;
     - `reveal(truth)`: handed, by the simulator, a function from a request's id to the picoseconds from its end until
       the next request of its session arrives, -1 for none.
     """

@@ -29,7 +29,8 @@ WIDEST_TENSOR = 64
 class Footprint:
     """Bytes on the fullest device of a replica; `block`, `window_block` and `state` of one stage's layers.
 
-    weights: its part of the model, and the slots for adapters. workspace: activations of a full step, logits and the driver's context.
+    weights: its part of the model, and the slots for adapters.
+    workspace: activations of a full step, logits and the driver's context.
     block: one KV block of the layers that keep every token. window_block: of the sliding-window layers.
     state: one sequence's linear-attention states.
     """

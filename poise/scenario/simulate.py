@@ -18,7 +18,14 @@ from poise.cost import Roofline, held_tokens, kv_blocks
 from poise.cost.adapters import Adapters
 from poise.cost.term import held
 from poise.policies import Policies
-from poise.scenario.combination import check_adapters, check_batcher, check_heads, check_prefixes, check_work
+from poise.scenario.combination import (
+    check_adapters,
+    check_batcher,
+    check_evictions,
+    check_heads,
+    check_prefixes,
+    check_work,
+)
 from poise.scenario.hazards import drawn
 from poise.scenario.scaling import arrivals_of, check_scaling, pool_specs
 from poise.sim.network import link_bw
@@ -102,6 +109,7 @@ def build_world(
         check_batcher(pool, policies.batcher, cost)
         check_adapters(pool, policies.batcher, workload.adapter_ranks)
         check_prefixes(pool, cost)
+    check_evictions(policies.cache, cluster.pools)
     replicas: list[Replica] = []
     limits: list[int] = []
     estimators = [cost.build(pool) for pool in cluster.pools]

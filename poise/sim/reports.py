@@ -29,7 +29,9 @@ class Reports:
         reads = bool(self._names) or (state.prefix is not None and belief.prefix == "reported")
         self._adapters = state.tracks_adapters
         self._told: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}  # the last that was reported of adapters
-        reads = reads or self._adapters or control.mover is not None or control.lending is not None  # called after each report
+        reads = (
+            reads or self._adapters or control.mover is not None or control.lending is not None
+        )  # called after each report
         self.always = reads and not belief.period_s
         self.period = ps(belief.period_s) if reads else 0
         self.delay = ps(belief.delay_s)

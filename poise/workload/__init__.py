@@ -7,7 +7,8 @@ lengths    fixed, uniform, lognormal, exponential, geometric, zipf, empirical, p
 identity   shared_prefixes (shared.py), sessions (turns.py), recorded_sessions (replay.py), workflows (programs.py) of
            a Workflow (workflow.py): each takes a workload and returns a richer one
 closed     in_lanes, by_stamps (lanes.py): recorded conversations, a number at a time, or by their own stamps
-changes    classes, shift, cut (mix.py), with_tool (tools.py), adapters (adapters.py): each takes a workload and returns another one
+changes    classes, shift, cut (mix.py), with_tool (tools.py), adapters (adapters.py): each takes a workload and returns
+           another one
 clients    servegen (clients.py): many clients, each with its own rate, burstiness and lengths
 recorded   read, read_lengths, read_profile, read_clients (readers/)
 """

@@ -79,7 +79,8 @@ class Workload:
     after_delay: for each of `after_ids` what must pass since that one ended, before it counts as ended for the join
     (None: nothing). So tools of different length can lie between a request and those it waits for.
     max_tokens: the client's limit (0: none).  model: index into `models` (None: the cluster's only one).
-    lora, session, tenant: indices, -1 for none.  adapter_ranks: by `lora`, as far as ranks are known.  priority: lower is served first (vLLM's rule).
+    lora, session, tenant: indices, -1 for none.  priority: lower is served first (vLLM's rule).
+    adapter_ranks: of each adapter by its index, as far as they are known.
     stage: which step of its session's program, an index into `stages`, -1 for none.
     agent: which agent of its session: 0 the one that the user talks to, then its sub-agents; -1 for none.
     tool: which tool the answer calls, an index into `tools`, -1 for none: the session ends then.

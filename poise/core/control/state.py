@@ -32,10 +32,10 @@ class State:
     """
 
     __slots__ = (
-        "_able", "_adapters", "_common", "_corrects", "_counts", "_follows", "_since_report", "adapter_ranks", "belief", "decode_rate", "free_blocks",
-        "hits", "loans", "measured_at", "named", "now", "pools", "prefill_rate", "prefix", "queued_tokens",
-        "ranks", "rate", "replicas", "reported", "requests", "roles", "running", "sent_prefixes", "sent_to",
-        "status", "tokens", "total_blocks", "waiting",
+        "_able", "_adapters", "_common", "_corrects", "_counts", "_follows", "_since_report", "adapter_ranks",
+        "belief", "decode_rate", "free_blocks", "hits", "loans", "measured_at", "named", "now", "pools",
+        "prefill_rate", "prefix", "queued_tokens", "ranks", "rate", "replicas", "reported", "requests", "roles",
+        "running", "sent_prefixes", "sent_to", "status", "tokens", "total_blocks", "waiting",
     )  # fmt: skip
 
     def __init__(

@@ -475,7 +475,6 @@ class Replica:
             self._busy_from = NEVER
         self.next_at = until
 
-
     def _adapters_changed(self) -> bool:
         """Whether the set of running adapters changed since the last turn: steps of all lanes depend on it."""
         adapters = self.adapters

@@ -1,4 +1,4 @@
-"""The LoRA adapters of an emulated engine: by name, given at its start or loaded and unloaded while it runs, as in vLLM.
+"""The LoRA adapters of an emulated engine: by name, given at its start, or loaded and unloaded while it runs.
 
 Checks and sentences are those of vLLM 0.32 (`entrypoints/openai/models/serving.py`). A load takes no time of its own;
 the adapter then lies in host memory, and on the device while a slot is free. An unload takes the name away alone: its

@@ -286,7 +286,8 @@ def _llama_cpp_counters(families: Families) -> dict[str, float]:
 
 
 VLLM: Final = [
-    "num_requests_running", "num_requests_waiting", "lora_requests_info", "kv_cache_usage_perc", "gpu_cache_usage_perc", "cache_config_info",
+    "num_requests_running", "num_requests_waiting", "lora_requests_info", "kv_cache_usage_perc",
+    "gpu_cache_usage_perc", "cache_config_info",
     "prefix_cache_queries_total", "prefix_cache_hits_total",
     "gpu_prefix_cache_queries_total", "gpu_prefix_cache_hits_total",
     "num_preemptions_total", "prompt_tokens_total", "request_prompt_tokens_count", "request_prompt_tokens_sum",

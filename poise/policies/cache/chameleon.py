@@ -1,13 +1,13 @@
 """Chameleon's adapter cache: of the idle adapters on the device, the one of least value leaves first.
 
-Paper: Chameleon, arXiv 2411.17741 (MICRO 2025), section 4.2. An idle adapter's value is the weighted sum of how often it
-was used, how recently, and how large it is; large ones are worth more, since it takes longer to load them again. Each
-part is divided by the greatest among the idle adapters, so that all are between 0 and 1.
+Paper: Chameleon, arXiv 2411.17741 (MICRO 2025), section 4.2. An idle adapter's value is the weighted sum of how often
+it was used, how recently, and how large it is; large ones are worth more, since it takes longer to load them again.
+Each part is divided by the greatest among the idle adapters, so that all are between 0 and 1.
 
 Parameters: the weights; the defaults 0.45, 0.10 and 0.45 are the paper's. Differences: the paper lets the cache grow
 and shrink in the device memory that KV leaves idle, while here the engine has a fixed number of slots of equal size
 (`engine.max_loras`); so size counts as the time of a load. The paper's prefetch of the adapters of waiting requests,
-and its queues by weighted request size, are not part of it. KV is evicted least recently used first, as without a policy.
+and its queues by weighted request size, are not part of it. KV is evicted least recently used first.
 """
 
 from __future__ import annotations

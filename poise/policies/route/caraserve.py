@@ -1,10 +1,10 @@
 """CaraServe's rank-aware router: the replica at which a request's adapter adds the least time to all requests there.
 
 Paper: CaraServe, arXiv 2401.11240, section 5 (algorithm 1). Kernels for batches of several adapters take time by the
-ranks in the batch: with padding (Punica's BGMV) in proportion to its requests times the greatest rank, without (S-LoRA's
-MBGMV) to the sum of ranks. For each candidate the router adds the prefill time that the request brings, spread over the
-tokens of a mean answer, to the time by which a decode step gets longer, and multiplies with the requests there. A
-replica whose decode step would exceed the SLO gets a penalty. The least cost is taken.
+ranks in the batch: with padding (Punica's BGMV) in proportion to its requests times the greatest rank, without
+(S-LoRA's MBGMV) to the sum of ranks. For each candidate the router adds the prefill time that the request brings,
+spread over the tokens of a mean answer, to the time by which a decode step gets longer, and multiplies with the
+requests there. A replica whose decode step would exceed the SLO gets a penalty. The least cost is taken.
 
 Parameters: `kernel`, `bgmv` or `mbgmv`; `tpot_s`, the SLO of a decode step; `answer_tokens`, the mean answer;
 `rank_s`, seconds of a step per request and rank. The paper fits the slope to its device and prints no number: here it

@@ -83,10 +83,10 @@ def test_as_many_run_as_there_are_slots_and_the_metric_says_which() -> None:
             assert await adapters_of(engine) == AdapterNames(1, (), ())
             replica, lines = engine.replica, []
             engine.fault("slow", factor=2000.0)  # none ends before all have come
-            for name in ("a", "b", "a", "tiny"):
+            for many, name in enumerate(("a", "b", "a", "tiny"), start=1):
                 lines.append(await Line.to(engine))
                 lines[-1].send("POST", CHAT, {**chat(max_tokens=30, ignore_eos=True), "model": name})
-                await until(lambda many=len(lines): len(replica.sequences) == many)  # type: ignore[misc]
+                await until(lambda many=many: len(replica.sequences) == many)  # type: ignore[misc]
             await until(lambda: replica.running == 3)
             assert await adapters_of(engine) == AdapterNames(1, ("a",), ("b",))
             engine.clear()
