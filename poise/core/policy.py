@@ -314,6 +314,19 @@ class Preempt(Protocol):
         ...
 
 
+class IdleAdapter(NamedTuple):
+    """An adapter on the device that no running request uses.
+
+    load: picoseconds to bring it back from host memory.  uses: requests that were admitted with it so far.
+    idle_at: when its last one left, picoseconds.
+    """
+
+    id: int
+    load: int
+    uses: int
+    idle_at: int
+
+
 RankExtent = Callable[[Any, int, int], Any]
 """`rank(sequence, extent, blocks)` of a cache policy."""
 

@@ -28,7 +28,9 @@ class Reports:
         self._changes: dict[tuple[int, int], bool] = {}  # the last that is known of each replica and extent
         reads = bool(self._names) or (state.prefix is not None and belief.prefix == "reported")
         self._adapters = state.tracks_adapters
-        self._told: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}  # the last that was reported of adapters
+        self._reported: dict[
+            int, tuple[tuple[int, ...], tuple[int, ...]]
+        ] = {}  # the last that was reported of adapters
         reads = (
             reads or self._adapters or control.mover is not None or control.lending is not None
         )  # called after each report
@@ -41,7 +43,7 @@ class Reports:
 
     def listen(self, number: int) -> None:
         """Listen to a replica's cache, where caches are reported; nothing is known of a new one yet."""
-        self._told.pop(number, None)
+        self._reported.pop(number, None)
         if self._caches:
             self._changes = {key: entered for key, entered in self._changes.items() if key[0] != number}
             self._replicas[number].pool.listener = self._listener(number, self._oracle)
@@ -77,8 +79,8 @@ class Reports:
             if slots is None:
                 continue
             now = ((), ()) if replica.closed else (tuple(slots.running), slots.waiting())
-            if self._told.get(number) != now:
-                self._told[number] = now
+            if self._reported.get(number) != now:
+                self._reported[number] = now
                 changed.append(AdaptersChanged(arrives, number, replica.engine.max_loras, *now))
         return changed
 

@@ -15,9 +15,9 @@ from poise.core.action import Convert, Lend, Move, Scale
 from poise.core.chance import Chance
 from poise.core.control.control import Control
 from poise.core.control.prefix_index import PrefixIndex
-from poise.core.engine.adapters import IdleAdapter
 from poise.core.engine.replica import Replica
 from poise.core.model import Model
+from poise.core.policy import IdleAdapter
 from poise.core.records.records import Run
 from poise.core.spec import Belief, Cluster, Device, Engine, Fault, Lane, Pool, ReplicaSpec, Role, Startup
 from poise.core.view import ClusterView, FleetView

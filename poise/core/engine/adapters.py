@@ -1,9 +1,9 @@
 """Adapters (LoRA) of one replica: which requests use them, which lie on the device, and which in host memory.
 
 As in vLLM: the requests that run use at most `max_loras` different adapters, and a waiting one whose adapter would be
-one more is skipped, not waited for (`v1/core/sched/scheduler.py`). An adapter comes to the device when its first
-request is admitted, and the step that follows takes longer by the load; the least recently used idle one leaves,
-from host memory too where that is full (`lora/model_manager.py`). What lies on the device lies in host memory as well.
+one more is skipped, and those behind it are tried (`v1/core/sched/scheduler.py`). An adapter is loaded when its first
+request is admitted, and the step that follows takes longer by the load; the least recently used idle one is evicted,
+from host memory too where that is full (`lora/model_manager.py`). What is on the device is in host memory as well.
 An adapter is idle from the instant at which the last request that used it leaves the batch, so its place in that order
 does not depend on how many steps a hold joins.
 """
@@ -11,27 +11,15 @@ does not depend on how many steps a hold joins.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from poise.core.errors import PolicyError
 from poise.core.estimate import AdapterCost
+from poise.core.policy import IdleAdapter
 from poise.core.request import Sequence
 
 if TYPE_CHECKING:
     from poise.core.engine.replica import Replica
-
-
-class IdleAdapter(NamedTuple):
-    """An adapter on the device that no running request uses.
-
-    load: picoseconds to bring it back from host memory.  uses: requests that were admitted with it so far.
-    idle_at: when its last one left, picoseconds.
-    """
-
-    id: int
-    load: int
-    uses: int
-    idle_at: int
 
 
 Evict = Callable[[list[IdleAdapter], int], int]

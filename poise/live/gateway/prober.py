@@ -130,7 +130,7 @@ class EngineProber:
         for slot, visit in self.visits.items():
             measured = world.control.state.measured_at[slot]
             if visit.reading is not None and measured and not visit.engine.absent:
-                self._tell_adapters(visit, again=True)
+                self._publish_adapters(visit, again=True)
                 world.turn(Measured(world.clock(), measured, slot, visit.reading.columns))
 
     def close(self) -> None:
@@ -201,7 +201,7 @@ class EngineProber:
             self._desk.adopt(name, model)
         engine.adapters = frozenset(adapters)
 
-    def _tell_adapters(self, visit: Probe, again: bool = False) -> None:
+    def _publish_adapters(self, visit: Probe, again: bool = False) -> None:
         """Publish which adapters run and wait at an engine, where that has changed or is asked for `again`."""
         reading, known = visit.reading, self._desk.adapters
         if reading is None or reading.adapters is None:
@@ -227,7 +227,7 @@ class EngineProber:
             result = Outcome.OK if answer.status < 500 else Outcome.ERROR
             self._act(self.health.checked(engine.slot, result, world.clock()))
         if isinstance(reading, Reading):
-            self._tell_adapters(visit)
+            self._publish_adapters(visit)
             world.turn(Measured(world.clock(), sent_at, engine.slot, reading.columns))
 
     def _spec(self, visit: Probe) -> ReplicaSpec:

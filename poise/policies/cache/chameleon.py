@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from poise.core.engine.adapters import IdleAdapter
+from poise.core.policy import IdleAdapter
 from poise.core.request import RequestView
 from poise.core.view import LaneView, SequenceView
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from poise.core.engine.adapters import IdleAdapter
 from poise.core.engine.replica import Replica
 from poise.core.errors import PolicyError
+from poise.core.policy import IdleAdapter
 from poise.core.request import Sequence
 from poise.core.spec import Engine
 from poise.core.units import NEVER

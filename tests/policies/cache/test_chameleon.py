@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from poise.core.engine.adapters import IdleAdapter
+from poise.core.policy import IdleAdapter
 from poise.policies.cache.chameleon import Chameleon
 
 IDLE = [IdleAdapter(0, 100, 9, 50), IdleAdapter(1, 400, 1, 0), IdleAdapter(2, 100, 8, 90)]

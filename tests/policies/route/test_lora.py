@@ -27,7 +27,7 @@ def test_scores_of_the_inference_extension(replica: object, score: float) -> Non
     assert LoraAffinity().affinity(7, cluster.adapters(0)) == score
 
 
-def test_an_idle_adapter_on_the_device_counts_only_if_asked_for() -> None:
+def test_an_idle_adapter_on_the_device_counts_only_with_resident() -> None:
     there = a_cluster(a_replica(adapter_slots=1, running_adapters=(8,), resident_adapters=(8, 7))).adapters(0)
     assert (LoraAffinity().affinity(7, there), LoraAffinity(resident=True).affinity(7, there)) == (0.0, 1.0)
 
