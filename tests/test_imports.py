@@ -184,6 +184,7 @@ def test_types_may_look_anywhere(tmp_path: Path) -> None:
 
 RINGS: dict[str, set[str]] = {
     # An engine's parts know the engine that they belong to.
+    "core.engine.adapters": {"core.engine.replica"},
     "core.engine.flows": {"core.engine.replica"},
     "core.engine.kv_loans": {"core.engine.replica"},
     "core.engine.kv_transfer": {"core.engine.replica"},

@@ -218,6 +218,18 @@ def engine(
     port: Annotated[int, typer.Option(metavar="N", help="Port.")] = 8000,
     served_model_name: Annotated[list[str] | None, typer.Option(metavar="NAME", help=f"{_VLLM}.")] = None,
     lora_modules: Annotated[list[str] | None, typer.Option(metavar="NAME[=PATH]", help=f"{_VLLM}.")] = None,
+    enable_lora: Annotated[bool, typer.Option("--enable-lora", help=f"{_VLLM}; else adapters cost nothing.")] = False,
+    max_loras: Annotated[int, typer.Option(metavar="N", help=f"{_VLLM}.")] = 1,
+    max_cpu_loras: Annotated[int, typer.Option(metavar="N", help=f"{_VLLM}; 0 takes --max-loras.")] = 0,
+    max_lora_rank: Annotated[int, typer.Option(metavar="RANK", help=f"{_VLLM}.")] = 16,
+    allow_runtime_lora_updating: Annotated[
+        bool,
+        typer.Option(
+            "--allow-runtime-lora-updating",
+            envvar="VLLM_ALLOW_RUNTIME_LORA_UPDATING",
+            help="Let clients load and unload adapters, as vLLM does by this variable.",
+        ),
+    ] = False,
     max_model_len: Annotated[int, typer.Option(metavar="TOKENS", help=f"{_VLLM}; 0 takes the model's own.")] = 0,
     block_size: Annotated[int, typer.Option(metavar="TOKENS", help=f"{_VLLM}.")] = 16,
     max_num_seqs: Annotated[int, typer.Option(metavar="N", help=f"{_VLLM}.")] = 256,

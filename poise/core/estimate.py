@@ -104,6 +104,18 @@ class Estimator(Protocol):
         ...
 
 
+class AdapterCost(Protocol):
+    """What the adapters (LoRA) of one pool cost, by their numbers; times in picoseconds."""
+
+    def load(self, adapter: int, in_host: bool) -> int:
+        """The time to bring an adapter to the device: from host memory, or from disk through it."""
+        ...
+
+    def read(self, adapter: int) -> int:
+        """What a step takes longer while a request with this adapter runs."""
+        ...
+
+
 def after_loss(estimator: Estimator, lost: int) -> float | None:
     """The factor on step times while this many devices of a replica are lost; None: the replica is lost with them.
 

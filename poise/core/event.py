@@ -55,6 +55,19 @@ class CacheChanged(NamedTuple):
     cleared: bool = False
 
 
+class AdaptersChanged(NamedTuple):
+    """One replica's own report of its adapters: those of running requests, and others of waiting ones.
+
+    slots: adapters whose requests it runs at once, 0 for no limit or an unknown one.
+    """
+
+    at: int
+    replica: int
+    slots: int
+    running: tuple[int, ...]
+    waiting: tuple[int, ...]
+
+
 class FirstToken(NamedTuple):
     """The first token of a request passed the gateway."""
 
@@ -238,6 +251,7 @@ Event = (
     | Reported
     | Measured
     | CacheChanged
+    | AdaptersChanged
     | FirstToken
     | Prefilled
     | Finished

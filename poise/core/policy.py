@@ -314,6 +314,19 @@ class Preempt(Protocol):
         ...
 
 
+class IdleAdapter(NamedTuple):
+    """An adapter on the device that no running request uses.
+
+    load: picoseconds to bring it back from host memory.  uses: requests that were admitted with it so far.
+    idle_at: when its last one left, picoseconds.
+    """
+
+    id: int
+    load: int
+    uses: int
+    idle_at: int
+
+
 RankExtent = Callable[[Any, int, int], Any]
 """`rank(sequence, extent, blocks)` of a cache policy."""
 
@@ -330,6 +343,8 @@ class Cache(Protocol):
       the first to expire;
     - `rank(sequence, extent, blocks)`: the value of an extent that is no longer held (-1: blocks without identity),
       the least evicted first, instead of least recently used first; `sequence` held it last. Called once each time.
+    - `evict_adapter(idle, now)`: the number of the adapter that leaves the device, one of the `IdleAdapter`s in `idle`;
+      without it the first of them, the least recently used;
     - `reveal(truth)`: handed, by the simulator, a function from a request's id to the picoseconds from its end until
       the next request of its session arrives, -1 for none.
     """

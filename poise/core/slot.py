@@ -254,6 +254,7 @@ _TABLE: Final = (
             "admitted": "admitted(sequence, now): called for each request that begins to run",
             "gives_way": "gives_way(request): which pin goes when room is needed, the least first",
             "rank": "rank(sequence, extent, blocks): which cached blocks are evicted, the least first",
+            "evict_adapter": "evict_adapter(idle, now): which idle adapter (LoRA) leaves the device",
             **_REVEAL,
         },
     ),

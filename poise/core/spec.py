@@ -63,6 +63,10 @@ class Engine:
     host_kv_bytes: host memory for KV that preemption swaps out.
     swap_launch_s: what it takes to begin one copy to or from host memory, besides its bytes.
     first_token: which side of a prefill/decode pair sends the first token to the client.
+    max_loras: adapters (LoRA) whose requests run at once, and that device memory has room for; 0: adapters take neither
+    room nor time.  max_cpu_loras: adapters that host memory has room for, at least `max_loras` (0: as many).
+    max_lora_rank: the rank that each slot on the device has room for.
+    lora_disk_bw: bytes/s at which an adapter that is not in host memory is read; 0: reading takes no time.
     """
 
     name: str = "vllm"
@@ -78,6 +82,10 @@ class Engine:
     swap_launch_s: float = 0.0
     first_token: Literal["decode", "prefill"] = "decode"
     lanes: tuple[Lane, ...] = (Lane(),)
+    max_loras: int = 0
+    max_cpu_loras: int = 0
+    max_lora_rank: int = 16
+    lora_disk_bw: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +326,7 @@ class ReplicaSpec(NamedTuple):
     decode_rate: output tokens per second of one request that decodes alone.
     returns: another will take its place when it is lost.
     tenants: whose requests it serves alone, as `Pool.tenants`.
+    adapter_slots: adapters whose requests it runs at once, 0 for no limit or an unknown one.
     """
 
     model: int = -1
@@ -334,6 +343,7 @@ class ReplicaSpec(NamedTuple):
     decode_rate: float = 0.0
     returns: bool = False
     tenants: tuple[int, ...] = ()
+    adapter_slots: int = 0
 
 
 class PoolSpec(NamedTuple):

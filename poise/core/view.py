@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from poise.core.action import ALL
@@ -13,7 +13,7 @@ from poise.core.spec import Engine, Lane, Role
 REPORTED = ("tokens", "queued_tokens", "waiting", "running", "free_blocks")
 """Columns that the control side knows from reports; `requests` joins them where dispatches in flight do not count."""
 
-COLUMNS = ("requests", *REPORTED, "cached_tokens", "flights")
+COLUMNS = ("requests", *REPORTED, "cached_tokens", "flights", "adapters")
 """All names allowed in a policy's `needs`."""
 
 
@@ -28,6 +28,30 @@ class InFlightView(Protocol):
     sent_at: int
     first_token_at: int
     target: int
+
+
+class AdaptersView(Protocol):
+    """The adapters (LoRA) of one replica, by numbers as `RequestView.lora` has them."""
+
+    @property
+    def slots(self) -> int:
+        """Adapters whose requests run there at once, 0 for no limit or an unknown one."""
+        ...
+
+    @property
+    def running(self) -> Collection[int]:
+        """Adapters of the requests that run there."""
+        ...
+
+    @property
+    def waiting(self) -> Collection[int]:
+        """Other adapters, of the requests that wait there for a slot."""
+        ...
+
+    @property
+    def resident(self) -> Collection[int]:
+        """Adapters on the device, whether or not a request runs with them."""
+        ...
 
 
 class ClusterView(Protocol):
@@ -107,6 +131,15 @@ class ClusterView(Protocol):
 
     def flights(self, replica: int) -> Sequence[InFlightView]:
         """The requests sent to `replica` that have not ended, in order of dispatch; declare `flights` in `needs`."""
+        ...
+
+    def adapters(self, replica: int) -> AdaptersView:
+        """What `replica` does with adapters; declare `adapters` in `needs`."""
+        ...
+
+    @property
+    def adapter_ranks(self) -> Sequence[int]:
+        """The rank of each adapter by its number, as far as they are known; not in `needs`."""
         ...
 
     def able(self, request: RequestView) -> Sequence[int]:

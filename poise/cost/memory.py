@@ -8,6 +8,7 @@ from math import ceil
 
 from poise.core.errors import CapacityError
 from poise.core.spec import BITS, Pool
+from poise.cost.adapters import slot_bytes
 from poise.cost.layout import check, kv_bytes_per_layer, shard
 
 PLAIN_BYTES = 2
@@ -28,7 +29,8 @@ WIDEST_TENSOR = 64
 class Footprint:
     """Bytes on the fullest device of a replica; `block`, `window_block` and `state` of one stage's layers.
 
-    weights: its part of the model. workspace: activations of a full step, logits and the driver's context.
+    weights: its part of the model, and the slots for adapters.
+    workspace: activations of a full step, logits and the driver's context.
     block: one KV block of the layers that keep every token. window_block: of the sliding-window layers.
     state: one sequence's linear-attention states.
     """
@@ -52,7 +54,7 @@ def footprint(pool: Pool) -> Footprint:
     plain = heads * part.head + (model.extra_parameters + (2 * model.layers + 1) * model.hidden) / pool.pipeline
     kept = kv_bytes_per_layer(pool) * engine.block_tokens * stage / model.layers
     return Footprint(
-        weights=ceil(stage * layer + plain * PLAIN_BYTES),
+        weights=ceil(stage * layer + plain * PLAIN_BYTES) + slot_bytes(pool),
         workspace=ceil(engine.token_budget * _activation(pool) + engine.max_sequences * _logits(pool)) + CONTEXT_BYTES,
         block=kept * model.full_layers,
         window_block=kept * model.window_layers,

@@ -240,5 +240,6 @@ def _engine(section: EngineSection) -> Engine:
         "version": Engine().version if section.name == Engine().name else "not stated",
         "host_kv_bytes": round(section.host_kv_gb * 1e9),
         "swap_launch_s": section.swap_launch_us / 1e6,
+        "lora_disk_bw": section.lora_disk_gb_s * 1e9,
         "lanes": tuple(Lane(**_alike(each, Lane)) for each in section.lanes),
     })  # fmt: skip

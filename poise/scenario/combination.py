@@ -52,6 +52,38 @@ def check_batcher(pool: Pool, batcher: Batcher, cost: object = None) -> None:
         )
 
 
+def check_adapters(pool: Pool, batcher: Batcher, ranks: tuple[int, ...]) -> None:
+    """Raise ScenarioError where a pool's slots for adapters do not fit them, or its batcher does not heed slots."""
+    engine, where = pool.engine, pool.name or pool.model.name
+    if not engine.max_loras:
+        return
+    if 0 < engine.max_cpu_loras < engine.max_loras:
+        raise ScenarioError(
+            f"engine.max_cpu_loras {engine.max_cpu_loras} of pool {where!r} is below max_loras {engine.max_loras}: "
+            "what lies on the device lies in host memory too; give as many or more, or 0"
+        )
+    if max(ranks, default=0) > engine.max_lora_rank:
+        raise ScenarioError(
+            f"workload.adapters: rank {max(ranks)} exceeds engine.max_lora_rank {engine.max_lora_rank} of pool "
+            f"{where!r}; give max_lora_rank: {max(ranks)}"
+        )
+    if hasattr(batcher, "waits"):
+        raise ScenarioError(
+            f"policies.batcher: {type(batcher).__name__} keeps its own order of waiting requests, which does not heed "
+            f"the {engine.max_loras} slots for adapters of pool {where!r}; take another one, as in chunked, or leave "
+            "engine.max_loras out"
+        )
+
+
+def check_evictions(cache: Cache | None, pools: Iterable[Pool]) -> None:
+    """Raise ScenarioError where a cache policy for adapters has no slots to decide on."""
+    if hasattr(cache, "evict_adapter") and not any(pool.engine.max_loras for pool in pools):
+        raise ScenarioError(
+            f"policies.cache: {type(cache).__name__} chooses which adapter leaves the device, and no engine has slots "
+            "for any; give engine.max_loras, or leave the policy out"
+        )
+
+
 def check_heads(pool: Pool, cost: object) -> None:
     """Raise ScenarioError where attention heads would be cut in two, unless a term lays devices out by itself."""
     laid = any("layout" in getattr(term, "takes", ()) for term in getattr(cost, "terms", ()))
@@ -108,6 +140,8 @@ def check_kept(cache: Cache | None, pools: Iterable[Pool], workload: Workload, u
     """Raise ScenarioError where no engine could reuse KV that is kept, or where it is kept for longer than the run
     lasts, as far as that is known before.
     """
+    if hasattr(cache, "evict_adapter"):
+        return  # it is there for adapters
     if cache is not None and not any(pool.engine.prefix_caching for pool in pools):
         raise ScenarioError(
             f"policies.cache: {type(cache).__name__} keeps KV, and engine.prefix_caching is false, so that it "

@@ -38,10 +38,15 @@ def check_idle(problem: Problem) -> None:
     bundles = [bundle for _, bundle in problem.bundles]
     for slot, why in idle(bundles, problem.cluster):
         raise places.error(("policies", slot), why)
-    if any(_swaps(bundle.preempt) for bundle in bundles):
-        return
     sections: list[tuple[Path, Any]] = [(("engine",), scenario.engine)]
     sections += [(("cluster", "pools", at, "engine"), pool.engine) for at, pool in enumerate(scenario.cluster.pools)]
+    if scenario.workload.adapters is None and scenario.workload.trace is None:
+        for path, section in sections:
+            if section.max_loras:
+                text = "no request names an adapter; give workload.adapters, as in {count: 50}, or remove it"
+                raise places.error((*path, "max_loras"), text)
+    if any(_swaps(bundle.preempt) for bundle in bundles):
+        return
     for path, section in sections:
         if "host_kv_gb" in section.model_fields_set and section.host_kv_gb:
             text = "nothing is swapped out there; give engine.preemption: swap, or remove it"

@@ -77,6 +77,22 @@ class EngineSection(Section):
         ge=0,
         description="microseconds to begin one copy of KV to or from host memory, as in 10",
     )
+    max_loras: Whole = Field(
+        default=_ENGINE.max_loras,
+        ge=0,
+        description="the adapters (LoRA) whose requests run at once, as in 8; 0: adapters take neither room nor time",
+    )
+    max_cpu_loras: Whole = Field(
+        default=_ENGINE.max_cpu_loras, ge=0, description="the adapters that host memory holds, 0 for max_loras"
+    )
+    max_lora_rank: Whole = Field(
+        default=_ENGINE.max_lora_rank, ge=1, description="the rank that each slot for an adapter has room for, as in 16"
+    )
+    lora_disk_gb_s: float = Field(
+        default=_ENGINE.lora_disk_bw / 1e9,
+        ge=0,
+        description="GB/s at which an adapter that is not in host memory is read, 0 for at once",
+    )
     first_token: Literal["decode", "prefill"] = Field(
         default=_ENGINE.first_token, description="which side of a prefill/decode pair sends the first token"
     )

@@ -71,6 +71,14 @@ def check_number(value: Any) -> Any:
     return check_spec(value)
 
 
+def check_rank(value: Any) -> Any:
+    """A rank, or a list of ranks."""
+    ranks = value if isinstance(value, list) else [value]
+    if not ranks or not all(isinstance(each, int) and not isinstance(each, bool) and each >= 1 for each in ranks):
+        raise ValueError(f"{value!r} is not a rank; give a whole number, as in 16, or a list, as in [8, 64]")
+    return value
+
+
 Spec = Annotated[Any, AfterValidator(check_spec)]
 Number = Annotated[Any, AfterValidator(check_number)]
 Tokens = Annotated[Any, AfterValidator(check_tokens)]
@@ -279,6 +287,19 @@ class RecordedSessionsSection(Section):
     )
 
 
+class AdaptersSection(Section):
+    """Adapters (LoRA) that the requests name."""
+
+    count: Whole = Field(
+        default=0, ge=0, description="the number of adapters, as in 50; 0 for those that the trace names"
+    )
+    rank: Annotated[Any, AfterValidator(check_rank)] = Field(
+        default=16, description="the rank of all adapters, as in 16, or a list that they have by turns, as in [8, 64]"
+    )
+    zipf: float = Field(default=1.0, ge=0, description="how uneven their popularity is, 0 for alike")
+    share: float = Field(default=1.0, gt=0, le=1, description="the share of the requests that name an adapter")
+
+
 def check_names(value: Any) -> Any:
     """One name as a list of it."""
     return [value] if isinstance(value, str) else value
@@ -404,6 +425,9 @@ class WorkloadSection(Section):
         default=None, description="a mapping, as in {groups: 50, prefix_tokens: 1000}"
     )
     sessions: SessionsSection | None = Field(default=None, description="a mapping, as in {turns: 4, think_s: 10}")
+    adapters: AdaptersSection | None = Field(
+        default=None, description="a mapping, as in {count: 50, rank: 16}, for requests that name adapters (LoRA)"
+    )
 
     recorded_sessions: RecordedSessionsSection | None = Field(
         default=None, description="a mapping, as in {trace: sessions.csv, think_s: 10}"

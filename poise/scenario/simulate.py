@@ -15,9 +15,17 @@ from poise.core.records.records import Run
 from poise.core.spec import Belief, Cluster, Pool, ReplicaSpec
 from poise.core.units import seconds
 from poise.cost import Roofline, held_tokens, kv_blocks
+from poise.cost.adapters import Adapters
 from poise.cost.term import held
 from poise.policies import Policies
-from poise.scenario.combination import check_batcher, check_heads, check_prefixes, check_work
+from poise.scenario.combination import (
+    check_adapters,
+    check_batcher,
+    check_evictions,
+    check_heads,
+    check_prefixes,
+    check_work,
+)
 from poise.scenario.hazards import drawn
 from poise.scenario.scaling import arrivals_of, check_scaling, pool_specs
 from poise.sim.network import link_bw
@@ -99,7 +107,9 @@ def build_world(
     for pool in cluster.pools:
         check_heads(pool, cost)
         check_batcher(pool, policies.batcher, cost)
+        check_adapters(pool, policies.batcher, workload.adapter_ranks)
         check_prefixes(pool, cost)
+    check_evictions(policies.cache, cluster.pools)
     replicas: list[Replica] = []
     limits: list[int] = []
     estimators = [cost.build(pool) for pool in cluster.pools]
@@ -107,7 +117,8 @@ def build_world(
         blocks = kv_blocks(pool)
         check_work(pool, estimator, blocks, policies.batcher)
         limits += [held_tokens(pool)] * pool.slots
-        replicas += [_replica(pool, estimator, blocks, policies, one_step) for _ in range(pool.slots)]
+        ranks = workload.adapter_ranks
+        replicas += [_replica(pool, estimator, blocks, policies, one_step, ranks) for _ in range(pool.slots)]
     specs = replica_specs(cluster, estimators, workload.models) if known is None else known
     pools = pool_specs(cluster) if policies.scaler is not None else []
     check_scaling(cluster, policies, belief)
@@ -115,6 +126,9 @@ def build_world(
     controls = [
         Control(policies, specs, pools=pools, belief=belief, seed=seed, index=index) for _ in range(belief.gateways)
     ]
+
+    for control in controls:
+        control.state.adapter_ranks = workload.adapter_ranks
 
     def away(row: int) -> int:
         return world.clients.arrivals.away(row)
@@ -125,7 +139,8 @@ def build_world(
     def renew(number: int) -> Replica:
         at = cluster.pool_of(number)
         pool = cluster.pools[at]
-        return _reveal(_replica(pool, estimators[at], kv_blocks(pool), policies, one_step), away)
+        made = _replica(pool, estimators[at], kv_blocks(pool), policies, one_step, workload.adapter_ranks)
+        return _reveal(made, away)
 
     world = World(
         cluster, workload, controls, replicas, limits, renew=renew,
@@ -160,6 +175,7 @@ def replica_specs(cluster: Cluster, estimators: Sequence[Estimator], models: tup
             pool=at,
             decode_rate=_decode_rate(estimator),
             tenants=pool.tenants,
+            adapter_slots=pool.engine.max_loras,
         )  # fmt: skip
         first = len(specs)
         absent |= set(range(first + pool.replicas, first + pool.slots))
@@ -170,11 +186,14 @@ def replica_specs(cluster: Cluster, estimators: Sequence[Estimator], models: tup
     return specs
 
 
-def _replica(pool: Pool, estimator: Estimator, blocks: int, policies: Policies, one_step: bool) -> Replica:
-    """One engine instance with its own copies of the policies that decide inside it."""
+def _replica(
+    pool: Pool, estimator: Estimator, blocks: int, policies: Policies, one_step: bool, ranks: tuple[int, ...]
+) -> Replica:
+    """One engine instance with its own copies of the policies that decide inside it; ranks: of the adapters."""
     return Replica(
         pool.engine, estimator, blocks, policies.for_engine(),
         layers=pool.model.layers, sends=pool.role == "prefill", one_step=one_step,
+        adapters=Adapters(pool, ranks) if pool.engine.max_loras else None,
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from poise.workload import (
     Task,
     Text,
     Workflow,
+    adapters,
     all_at_once,
     burstgpt,
     by_stamps,
@@ -85,7 +86,7 @@ class Traffic:
     @property
     def _enriched(self) -> bool:
         section = self.loaded.scenario.workload
-        return section.shared_prefixes is not None or section.sessions is not None
+        return any(each is not None for each in (section.shared_prefixes, section.sessions, section.adapters))
 
     def make(self, seed: int, load: float = 1.0) -> Workload:
         """The workload under `seed` at `load` times its rate; ScenarioError points into the file."""
@@ -108,6 +109,9 @@ class Traffic:
             workload = self._try(("shared_prefixes",), shared_prefixes, workload, **given, seed=seed)
         if section.sessions is not None:
             workload = self._talking(workload, section.sessions, seed)
+        if section.adapters is not None:
+            given = section.adapters.model_dump()
+            workload = self._try(("adapters",), adapters, workload, **given, seed=seed)
         return _with_clients(workload, section.timeout_s, section.deadline_s, section.retry, section.priority)
 
     def _changed(self, workload: Workload, section: WorkloadSection, seed: int) -> Workload:

@@ -8,6 +8,7 @@ from poise.core.chance import Chance
 from poise.core.control.control import Control
 from poise.core.control.flight import InFlight
 from poise.core.event import (
+    AdaptersChanged,
     CacheChanged,
     Draining,
     Event,
@@ -31,6 +32,7 @@ _OF_ALL = (
     Reported,
     Measured,
     CacheChanged,
+    AdaptersChanged,
     Tick,
     ReplicaJoined,
     ReplicaUpdated,

@@ -8,7 +8,7 @@ from poise.core.control.control import Control
 from poise.core.control.prefix_index import PrefixIndex
 from poise.core.engine.extents import CacheListener
 from poise.core.engine.replica import Replica
-from poise.core.event import Reported
+from poise.core.event import AdaptersChanged, Reported
 from poise.core.units import ps
 
 
@@ -27,7 +27,13 @@ class Reports:
         self._caches = state.prefix is not None and belief.prefix != "own"
         self._changes: dict[tuple[int, int], bool] = {}  # the last that is known of each replica and extent
         reads = bool(self._names) or (state.prefix is not None and belief.prefix == "reported")
-        reads = reads or control.mover is not None or control.lending is not None  # called after each report
+        self._adapters = state.tracks_adapters
+        self._reported: dict[
+            int, tuple[tuple[int, ...], tuple[int, ...]]
+        ] = {}  # the last that was reported of adapters
+        reads = (
+            reads or self._adapters or control.mover is not None or control.lending is not None
+        )  # called after each report
         self.always = reads and not belief.period_s
         self.period = ps(belief.period_s) if reads else 0
         self.delay = ps(belief.delay_s)
@@ -37,6 +43,7 @@ class Reports:
 
     def listen(self, number: int) -> None:
         """Listen to a replica's cache, where caches are reported; nothing is known of a new one yet."""
+        self._reported.pop(number, None)
         if self._caches:
             self._changes = {key: entered for key, entered in self._changes.items() if key[0] != number}
             self._replicas[number].pool.listener = self._listener(number, self._oracle)
@@ -63,6 +70,19 @@ class Reports:
         changes = tuple((number, extent, entered) for (number, extent), entered in sorted(self._changes.items()))
         self._changes.clear()
         return Reported(arrives, now, columns, changes)
+
+    def adapters(self, arrives: int) -> list[AdaptersChanged]:
+        """The adapters of those replicas where they changed since the last report, as they are now."""
+        changed = []
+        for number, replica in enumerate(self._replicas) if self._adapters else ():
+            slots = replica.adapters
+            if slots is None:
+                continue
+            now = ((), ()) if replica.closed else (tuple(slots.running), slots.waiting())
+            if self._reported.get(number) != now:
+                self._reported[number] = now
+                changed.append(AdaptersChanged(arrives, number, replica.engine.max_loras, *now))
+        return changed
 
     def _listener(self, number: int, index: PrefixIndex | None) -> CacheListener:
         if index is None:

@@ -341,6 +341,8 @@ class World:
         """Update the belief, where that is done before each decision."""
         reports, now = self.reports, self.agenda.now
         if reports.always:
+            for change in reports.adapters(now):
+                self._notify(change)
             self._notify(reports.measure(now, self.passed, now))
         elif reports.watches:
             reports.refresh(now, self.passed)
@@ -561,6 +563,8 @@ class World:
 
     def _measure(self, _: int) -> None:
         reports, now = self.reports, self.agenda.now
+        for change in reports.adapters(now + reports.delay):
+            self.agenda.later(change.at, DELIVER, partial(self._notify, change))
         report = reports.measure(now, self.passed, now + reports.delay)
         self.agenda.later(report.at, DELIVER, lambda: self._notify(report))
         if self._goes_on():

@@ -16,7 +16,7 @@ from poise.core.policy import Bundle, Victim
 from poise.core.request import RequestView, Sequence
 from poise.core.spec import Engine, Role
 from poise.core.view import ClusterView, InFlightView, LaneView, PoolView
-from poise.testing.columns import ClusterColumns, ReplicaColumns
+from poise.testing.columns import ClusterColumns, ReplicaColumns, SomeAdapters
 from poise.testing.cost import LinearCost
 
 
@@ -75,6 +75,10 @@ def a_replica(
     flights: tuple[InFlightView, ...] = (),
     decode_rate: float = 50.0,
     tenants: tuple[int, ...] = (),
+    adapter_slots: int = 0,
+    running_adapters: tuple[int, ...] = (),
+    waiting_adapters: tuple[int, ...] = (),
+    resident_adapters: tuple[int, ...] | None = None,
 ) -> ReplicaColumns:
     """Build one replica of `a_cluster`: its entry in each column (idle by default) and whether it takes requests."""
     return ReplicaColumns(
@@ -95,6 +99,12 @@ def a_replica(
         flights,
         decode_rate,
         tenants,
+        SomeAdapters(
+            adapter_slots,
+            running_adapters,
+            waiting_adapters,
+            running_adapters if resident_adapters is None else resident_adapters,
+        ),
     )
 
 
@@ -133,16 +143,17 @@ def a_cluster(
     pools: Iterable[PoolView] = (),
     rate: float = -1.0,
     loans: Mapping[tuple[int, int], int] | None = None,
+    adapter_ranks: Iterable[int] = (),
 ) -> ClusterColumns:
     """Build a `ClusterView` of the replicas in order (one idle replica by default); `now` in picoseconds.
 
     needs: the columns that may be read (None: all); reading another one raises `RuleBroken`.
     kv_rate: KV tokens per second that a link between two replicas carries.  pools, rate: what scalers read besides.
-    loans: KV blocks lent, by debtor and creditor.
+    loans: KV blocks lent, by debtor and creditor.  adapter_ranks: of each adapter by its number.
     """
     return ClusterColumns(
         replicas or (a_replica(),), now=now, stage=stage, needs=needs, kv_rate=kv_rate, pools=tuple(pools), rate=rate,
-        loans=loans,
+        loans=loans, adapter_ranks=tuple(adapter_ranks),
     )  # fmt: skip
 
 

@@ -14,6 +14,15 @@ LOADS = ("requests", *REPORTED)
 """The columns over replicas that are plain numbers."""
 
 
+class SomeAdapters(NamedTuple):
+    """The adapters of a replica, as `AdaptersView` has them."""
+
+    slots: int = 0
+    running: tuple[int, ...] = ()
+    waiting: tuple[int, ...] = ()
+    resident: tuple[int, ...] = ()
+
+
 class ReplicaColumns(NamedTuple):
     """One replica's entry in each column of the view, and the properties that decide whether it is able.
 
@@ -21,6 +30,7 @@ class ReplicaColumns(NamedTuple):
     capacity_tokens: the longest request that it can ever hold.  total_blocks: KV blocks, free or not.
     prefill_rate, decode_rate: tokens per second.  measured_at: when it was measured last, 0 for never.
     flights: the requests sent to it that have not ended, in order of dispatch.  tenants: the only ones it serves.
+    adapters: those that it has slots for, that run, wait and lie on the device.
     """
 
     requests: int = 0
@@ -40,6 +50,7 @@ class ReplicaColumns(NamedTuple):
     flights: tuple[InFlightView, ...] = ()
     decode_rate: float = 50.0
     tenants: tuple[int, ...] = ()
+    adapters: SomeAdapters = SomeAdapters()
 
 
 class ClusterColumns:
@@ -61,6 +72,7 @@ class ClusterColumns:
         pools: Sequence[PoolView] = (),
         rate: float = -1.0,
         loans: Mapping[tuple[int, int], int] | None = None,
+        adapter_ranks: Sequence[int] = (),
     ) -> None:
         self.now = now
         self.stage = stage
@@ -69,6 +81,7 @@ class ClusterColumns:
         self.pools = tuple(pools)
         self.rate = rate
         self.loans = dict(loans or {})
+        self.adapter_ranks = tuple(adapter_ranks)
         self.total_blocks = [replica.total_blocks for replica in replicas]
         self.prefill_rate = [replica.prefill_rate for replica in replicas]
         self.decode_rate = [replica.decode_rate for replica in replicas]
@@ -152,6 +165,11 @@ class ClusterColumns:
         if not request.ids:
             return [0] * len(self._replicas)
         return [min(replica.cached_tokens, request.prompt_tokens) for replica in self._replicas]
+
+    def adapters(self, replica: int) -> SomeAdapters:
+        """What `replica` does with adapters."""
+        self._allow("adapters", f"adapters({replica})")
+        return self._replicas[replica].adapters
 
     def flights(self, replica: int) -> Sequence[InFlightView]:
         """The requests sent to `replica` that have not ended, in order of dispatch."""

@@ -9,6 +9,23 @@ from poise.core.units import ps
 
 
 @dataclass(frozen=True, slots=True)
+class LinearAdapters:
+    """Adapter n takes n + 1 times these seconds: to load, from disk on top of that, and in each step."""
+
+    load_s: float = 0.0
+    disk_s: float = 0.0
+    read_s: float = 0.0
+
+    def load(self, adapter: int, in_host: bool) -> int:
+        """The time to bring an adapter to the device."""
+        return (adapter + 1) * ps(self.load_s if in_host else self.load_s + self.disk_s)
+
+    def read(self, adapter: int) -> int:
+        """What a step with it takes longer."""
+        return (adapter + 1) * ps(self.read_s)
+
+
+@dataclass(frozen=True, slots=True)
 class LinearCost:
     """A step takes `step_s`, plus the given times for each decode, each prompt token and each KV token read.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from poise.core.control.control import Control
 from poise.core.control.state import DRAINING, SERVING
+from poise.core.engine.adapters import AdapterSlots
 from poise.core.engine.replica import Replica
 from poise.core.records.records import NOT_YET, UNFINISHED, Run
 from poise.core.request import Phase
@@ -47,6 +48,18 @@ def check_replica(replica: Replica, now: int, passed: bool = False) -> None:
     loans = replica.loans
     assert pool.total == replica.stats.total_blocks - sum(loans.lent.values()) + sum(loans.borrowed.values())
     pool.check(private + explicit, loans.lost)
+    if replica.adapters is not None:
+        _check_adapters(replica, replica.adapters)
+
+
+def _check_adapters(replica: Replica, adapters: AdapterSlots) -> None:
+    """The adapters of admitted requests are those that run, and they are on the device."""
+    adapters.check()
+    named: dict[int, int] = {}
+    for sequence in (*replica.sequences.values(), *replica._cancelled):
+        if sequence.request.lora >= 0 and sequence.phase not in (Phase.WAITING, Phase.SENDING, Phase.ENDED):
+            named[sequence.request.lora] = named.get(sequence.request.lora, 0) + 1
+    assert named == adapters.running, f"adapters {adapters.running} run, sequences say {named}"
 
 
 def check_world(world: World) -> None:

@@ -206,7 +206,7 @@ def sessions(rng: random.Random, steps: int = _STEPS) -> Iterator[list[Situation
 def _loaded(rng: random.Random, **given: Any) -> ReplicaColumns:
     running, waiting = rng.randrange(20), rng.choice((0, 0, rng.randrange(30)))
     queued = waiting * rng.randrange(1, 500)
-    columns = {
+    columns: dict[str, Any] = {
         "requests": running + waiting,
         "tokens": queued + running * rng.randrange(1, 3000),
         "queued_tokens": queued,
@@ -214,6 +214,8 @@ def _loaded(rng: random.Random, **given: Any) -> ReplicaColumns:
         "running": running,
         "free_blocks": rng.randrange(2000),
         "cached_tokens": rng.choice((0, 0, rng.randrange(400))),
+        "adapter_slots": waiting % 3,
+        "running_adapters": tuple(range(running % 3)),
     }
     return a_replica(**{**columns, **given})
 
@@ -231,7 +233,7 @@ def _request(rng: random.Random, step: int) -> RequestView:
     return a_request(
         id=step, prompt_tokens=prompt, arrived_at=step * 10**9, max_tokens=rng.choice((0, 16)), ids=ids,
         model=step % 3, session=rng.choice((-1, 3)), tenant=rng.choice((-1, 0, 1)), priority=rng.randrange(2),
-        deadline_at=rng.choice((0, 10**13)), predicted_tokens=step % 2 * 40,
+        deadline_at=rng.choice((0, 10**13)), predicted_tokens=step % 2 * 40, lora=step % 4 - 1,
     )  # fmt: skip
 
 

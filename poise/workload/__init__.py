@@ -7,7 +7,8 @@ lengths    fixed, uniform, lognormal, exponential, geometric, zipf, empirical, p
 identity   shared_prefixes (shared.py), sessions (turns.py), recorded_sessions (replay.py), workflows (programs.py) of
            a Workflow (workflow.py): each takes a workload and returns a richer one
 closed     in_lanes, by_stamps (lanes.py): recorded conversations, a number at a time, or by their own stamps
-changes    classes, shift, cut (mix.py), with_tool (tools.py): each takes a workload and returns another one
+changes    classes, shift, cut (mix.py), with_tool (tools.py), adapters (adapters.py): each takes a workload and returns
+           another one
 clients    servegen (clients.py): many clients, each with its own rate, burstiness and lengths
 recorded   read, read_lengths, read_profile, read_clients (readers/)
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from poise.workload.adapters import adapters
 from poise.workload.burstgpt import burstgpt
 from poise.workload.clients import Clients, servegen
 from poise.workload.generate import Pairs, all_at_once, closed, constant, gamma, poisson
@@ -59,6 +61,7 @@ __all__ = [
     "Text",
     "Workflow",
     "Workload",
+    "adapters",
     "all_at_once",
     "burstgpt",
     "by_stamps",

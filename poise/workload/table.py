@@ -80,6 +80,7 @@ class Workload:
     (None: nothing). So tools of different length can lie between a request and those it waits for.
     max_tokens: the client's limit (0: none).  model: index into `models` (None: the cluster's only one).
     lora, session, tenant: indices, -1 for none.  priority: lower is served first (vLLM's rule).
+    adapter_ranks: of each adapter by its index, as far as they are known.
     stage: which step of its session's program, an index into `stages`, -1 for none.
     agent: which agent of its session: 0 the one that the user talks to, then its sub-agents; -1 for none.
     tool: which tool the answer calls, an index into `tools`, -1 for none: the session ends then.
@@ -104,6 +105,7 @@ class Workload:
     model: NDArray[np.int16] | None = None
     models: tuple[str, ...] = ()
     lora: NDArray[np.int32] | None = None
+    adapter_ranks: tuple[int, ...] = ()
     session: NDArray[np.int32] | None = None
     tenant: NDArray[np.int32] | None = None
     priority: NDArray[np.int16] | None = None

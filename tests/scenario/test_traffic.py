@@ -50,6 +50,7 @@ SOURCES = [
         18,
     ),
     ("poisson: {rate: 5, requests: 9}\n  shared_prefixes: {groups: 4, prefix_tokens: 9, tenants: 2}", 9),
+    ("poisson: {rate: 5, requests: 9}\n  adapters: {count: 4, rank: [8, 64], zipf: 1.2, share: 0.5}", 9),
 ]
 
 FILES = {

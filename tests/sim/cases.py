@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import Any
@@ -17,6 +17,7 @@ from poise.core.control.control import Control
 from poise.core.control.prefix_index import PrefixIndex
 from poise.core.engine.replica import Replica
 from poise.core.model import Model
+from poise.core.policy import IdleAdapter
 from poise.core.records.records import Run
 from poise.core.spec import Belief, Cluster, Device, Engine, Fault, Lane, Pool, ReplicaSpec, Role, Startup
 from poise.core.view import ClusterView, FleetView
@@ -63,7 +64,7 @@ from poise.policies.route.session_affinity import SessionAffinity
 from poise.scenario.scaling import pool_specs
 from poise.sim.terms import Saving, Stopping, Watching
 from poise.sim.world import World
-from poise.testing.cost import LinearCost
+from poise.testing.cost import LinearAdapters, LinearCost
 from poise.testing.invariants import check_world
 from poise.workload.table import Prefixes, Workload
 from tests.core.scripted import Hasty
@@ -343,6 +344,13 @@ class RankSessions(KeepSessions):
         return (extent + sequence.request.session * self.came + blocks) % 5
 
 
+class PickyCache(KeepSessions):
+    """Adapters that leave the device in an order that hangs on all that is shown of them."""
+
+    def evict_adapter(self, idle: list[IdleAdapter], now: int) -> int:
+        return max(idle, key=lambda each: ((each.uses * 3 + (now - each.idle_at) // 100) % 5, -each.load)).id
+
+
 class PinnedFirst:
     """Who gave way, then whose KV is pinned, then by priority."""
 
@@ -386,6 +394,8 @@ class Case:
     batcher: Callable[[], Any] | None = None
     fair: Callable[[], Any] = NONE
     churn: Callable[[], Any] | None = None
+    adapters: LinearAdapters | None = None
+    picky: bool = False
 
     def build(self, *, one_step: bool, check: bool = True, **options: Any) -> World:
         """A world of this case; `one_step` is the slow reference."""
@@ -403,11 +413,12 @@ class Case:
                     queue=None  # who churns orders the queue as well
                     if self.churn
                     else self.fair() or ((PinnedFirst() if self.ranked else Priority()) if self.ordered else None),
-                    cache=RankSessions(self.ttl) if self.ranked else KeepSessions(self.ttl) if self.ttl else None,
+                    cache=self._cache(),
                 ),
                 layers=LAYERS,
                 sends=self.roles[number] == "prefill",
                 one_step=one_step,
+                adapters=self.adapters,
             )
 
         replicas = [renew(number) for number in range(len(self.roles))]
@@ -464,6 +475,11 @@ class Case:
         )
         world.transfers.last_blocks = self.last_blocks
         return world
+
+    def _cache(self) -> Any:
+        if self.picky:
+            return PickyCache(self.ttl)
+        return RankSessions(self.ttl) if self.ranked else KeepSessions(self.ttl) if self.ttl else None
 
     def _spare(self) -> set[int]:
         """Slots that nobody has at the start."""
@@ -613,6 +629,25 @@ def _router(draw: st.DrawFn, unit: float) -> Callable[[], Any]:
     """Deadlines are so many ticks: while somebody is held on a fine clock, the reports until 50 µs are too many."""
     router = draw(st.sampled_from(ROUTERS + REJECTING))
     return partial(router, 500 * unit) if router in REJECTING else router
+
+
+@st.composite
+def adapter_cases(draw: st.DrawFn, given: st.SearchStrategy[Case]) -> Case:
+    """The same cases with adapters: few slots, so that requests wait for one, and adapters leave device and host."""
+    case = draw(given)
+    rows, unit = len(case.workload), 10 ** draw(st.sampled_from((2, 3, 6))) / 1e12
+    lora = np.array(draw(st.lists(st.integers(-1, 3), min_size=rows, max_size=rows)), "i4")
+    slots = draw(st.integers(1, 3))
+    engine = replace(case.engine, max_loras=slots, max_cpu_loras=draw(st.sampled_from((0, slots, slots + 1))))
+    times = [draw(st.sampled_from((0, 1, 3))) * unit for _ in range(3)]
+    return replace(
+        case,
+        workload=replace(case.workload, lora=lora),
+        engine=engine,
+        cluster=replace(case.cluster, pools=tuple(replace(pool, engine=engine) for pool in case.cluster.pools)),
+        adapters=LinearAdapters(*times),
+        picky=_often(draw, 30),
+    )
 
 
 @st.composite

@@ -23,6 +23,7 @@ from poise.core.control.scaling import Scaling
 from poise.core.control.state import DRAINING, GONE, SERVING, STARTING, State
 from poise.core.errors import PolicyError
 from poise.core.event import (
+    AdaptersChanged,
     Arrived,
     CacheChanged,
     Cancelled,
@@ -485,6 +486,10 @@ class Control:
         self.state.cache_changed(event.replica, event.entered, event.left, event.cleared)
         return ()
 
+    def _adapters_changed(self, event: AdaptersChanged) -> Actions:
+        self.state.adapters_changed(event.replica, event.slots, event.running, event.waiting)
+        return ()
+
     def _lost(self, event: ReplicaLost) -> Actions:
         """Send what ran on the lost replica elsewhere, oldest first, ahead of what is held."""
         victims = [
@@ -582,6 +587,7 @@ _HANDLERS: dict[type, Callable[[Control, Any], Actions]] = {
     Reported: Control._reported,
     Measured: Control._measured,
     CacheChanged: Control._cache_changed,
+    AdaptersChanged: Control._adapters_changed,
     ReplicaLost: Control._lost,
     ReplicaJoined: Control._joined,
     ReplicaUpdated: Control._known,

@@ -91,10 +91,10 @@ def exchange(control: Control, made: Mapping[str, Any]) -> None:
 def _keep(control: Control, needs: set[str]) -> None:
     """Keep further columns; what is in flight is known at once."""
     state = control.state
-    prefixes = state.prefix is None
+    prefixes, adapters = state.prefix is None, not state.tracks_adapters
     corrects = state.keep(needs)
     for flight in control.flights.values():
-        state.recall(flight.sent_at, flight.request, flight.place, corrects, prefixes)
+        state.recall(flight.sent_at, flight.request, flight.place, corrects, prefixes, adapters)
 
 
 def _teach(control: Control, own: Mapping[str, Any], fresh: list[Any]) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from poise.core.chance import Ranks
+from poise.core.control.adapters import ReplicaAdapters
 from poise.core.control.prefix_index import PrefixIndex, SentPrefixes
 from poise.core.errors import PolicyError
 from poise.core.request import RequestView
 from poise.core.spec import Belief, ReplicaSpec, Role
-from poise.core.view import COLUMNS, REPORTED, InFlightView, PoolView
+from poise.core.view import COLUMNS, REPORTED, AdaptersView, InFlightView, PoolView
 
 STARTING: Final = 0
 SERVING: Final = 1
@@ -31,10 +32,10 @@ class State:
     """
 
     __slots__ = (
-        "_able", "_common", "_corrects", "_counts", "_follows", "_since_report", "belief", "decode_rate", "free_blocks",
-        "hits", "loans", "measured_at", "named", "now", "pools", "prefill_rate", "prefix", "queued_tokens",
-        "ranks", "rate", "replicas", "reported", "requests", "roles", "running", "sent_prefixes", "sent_to",
-        "status", "tokens", "total_blocks", "waiting",
+        "_able", "_adapters", "_common", "_corrects", "_counts", "_follows", "_since_report", "adapter_ranks",
+        "belief", "decode_rate", "free_blocks", "hits", "loans", "measured_at", "named", "now", "pools",
+        "prefill_rate", "prefix", "queued_tokens", "ranks", "rate", "replicas", "reported", "requests", "roles",
+        "running", "sent_prefixes", "sent_to", "status", "tokens", "total_blocks", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +63,8 @@ class State:
         """By request: where it was sent last, and how many of its tokens were believed cached there; None: unasked."""
         self.measured_at = [0] * count
         self.loans: dict[tuple[int, int], int] = {}
+        self.adapter_ranks: Sequence[int] = ()
+        self._adapters: list[ReplicaAdapters] | None = None
         self.pools: Sequence[PoolView] = ()
         self.roles: Sequence[Role] = ()
         self.rate = -1.0
@@ -108,7 +111,12 @@ class State:
             self.ranks = None
         elif self.ranks is None:
             self.ranks = Ranks(self.requests)
-        self._follows = self._corrects or self.prefix is not None  # what is sent counts for more than `requests`
+        if "adapters" not in needed:
+            self._adapters = None
+        elif self._adapters is None:
+            self._adapters = [ReplicaAdapters(replica.adapter_slots) for replica in self.replicas]
+        # Whether what is sent counts for more than `requests`.
+        self._follows = self._corrects or self.prefix is not None or self._adapters is not None
         return self._corrects and not before
 
     # Read by routers -------------------------------------------------------------------------------------------------
@@ -157,6 +165,16 @@ class State:
         assert self.prefix is not None, "declare 'cached_tokens' in `needs`"
         return self.prefix.match(request.ids, request.ends)
 
+    @property
+    def tracks_adapters(self) -> bool:
+        """Whether some policy reads `adapters`."""
+        return self._adapters is not None
+
+    def adapters(self, replica: int) -> AdaptersView:
+        """What `replica` does with adapters."""
+        assert self._adapters is not None, "declare 'adapters' in `needs`"
+        return self._adapters[replica]
+
     def flights(self, replica: int) -> Sequence[InFlightView]:
         """The requests sent to `replica` that have not ended, in order of dispatch."""
         return list(self.sent_to[replica].values())
@@ -197,6 +215,8 @@ class State:
         self.decode_rate[replica] = spec.decode_rate
         if self.sent_prefixes is not None:
             self.sent_prefixes.room[replica] = spec.cache_tokens
+        if self._adapters is not None:
+            self._adapters[replica].slots = spec.adapter_slots
         if self.status[replica] == GONE:
             self.status[replica] = STARTING
         self._name()
@@ -211,6 +231,8 @@ class State:
             self.count(replica, -self.requests[replica])
             for name in REPORTED if self._counts else ("requests", *REPORTED):
                 getattr(self, name)[replica] = 0
+            if self._adapters is not None:
+                self._adapters[replica].forget()
             if self.sent_prefixes:
                 self.sent_prefixes.forget(replica)
             elif self.prefix is not None:
@@ -244,13 +266,19 @@ class State:
             self.hits[request.id] = replica, self.prefix.held(replica, request.ids, request.ends)
         if self.sent_prefixes is not None and request.ids:
             self.sent_prefixes.send(replica, request.ids, request.ends)
+        if self._adapters is not None and request.lora >= 0:
+            self._adapters[replica].send(request.lora, self._counts)
 
-    def recall(self, at: int, request: RequestView, replica: int, corrects: bool, prefixes: bool) -> None:
-        """A request was sent to `replica` at `at`, before such columns were kept: corrected ones, or prefixes."""
+    def recall(
+        self, at: int, request: RequestView, replica: int, corrects: bool, prefixes: bool, adapters: bool
+    ) -> None:
+        """A request was sent to `replica` at `at`, before such columns were kept: corrected, prefixes, adapters."""
         if corrects:
             self._correct(at, replica, request.prompt_tokens, 1)
         if prefixes and self.sent_prefixes is not None and request.ids:
             self.sent_prefixes.send(replica, request.ids, request.ends)
+        if adapters and self._adapters is not None and request.lora >= 0:
+            self._adapters[replica].send(request.lora, self._counts)
 
     def ended(self, at: int, request: RequestView, replica: int) -> None:
         """A request is no longer at `replica`."""
@@ -261,6 +289,14 @@ class State:
             self._correct(at, replica, -request.prompt_tokens, 0)
         if self.hits is not None:
             self.hits.pop(request.id, None)
+        if self._adapters is not None and request.lora >= 0:
+            self._adapters[replica].end(request.lora)
+
+    def adapters_changed(self, replica: int, slots: int, running: Iterable[int], waiting: Iterable[int]) -> None:
+        """Apply a replica's report of its adapters, where a policy reads them."""
+        if self._adapters is not None:
+            self._adapters[replica].slots = slots
+            self._adapters[replica].report(running, waiting)
 
     def report(self, measured_at: int, columns: dict[str, list[int]], cached: Iterable[tuple[int, int, bool]]) -> None:
         """Apply a report, and add again what was sent since it was measured."""

@@ -32,7 +32,7 @@ class KvTransfer:
     def send(self, sequence: Sequence) -> None:
         """A prompt is computed; its KV stays until another replica has fetched it."""
         sequence.move(Phase.SENDING)
-        self.replica.running -= 1
+        self.replica.runs_no_more(sequence)
 
     def pulled(self, request: int, now: int, passed: bool = False) -> None:
         """All KV of a request has arrived."""
@@ -62,7 +62,7 @@ class KvTransfer:
         replica = self.replica
         sequence = replica.sequences[request]
         if sequence.phase == Phase.MOVING:
-            replica.running -= 1
+            replica.runs_no_more(sequence)
         replica.catch_up(now, passed)
         replica.free(sequence)
         replica.look_again(now, passed)
@@ -108,7 +108,10 @@ class KvTransfer:
         blocks = pool.blocks(sequence.computed + tokens) - pool.blocks(sequence.computed)
         if blocks > replica.space.available(now, passed):
             return False
+        adapters = replica.adapters
         if new and replica.running >= replica.engine.max_sequences:
+            return False
+        if new and adapters is not None and not adapters.fits(sequence.request.lora):
             return False
         if new:
             sequence.produced = produced
@@ -118,6 +121,8 @@ class KvTransfer:
             if replica.flows is not None:
                 replica.flows.admit(sequence, 0)
             replica.running += 1
+            if adapters is not None:
+                replica.decode_lane.swapping += adapters.enter(sequence.request.lora)
             replica.queued_tokens += sequence.need
         replica.queued_tokens += produced - sequence.produced
         sequence.produced = produced

@@ -41,8 +41,8 @@ class LaneState:
     __slots__ = (
         "_decodes_alone", "_one_chunk", "_pieces", "_shared_pieces", "alone", "began_at", "budget", "calm", "chunks",
         "compose", "decoded", "engine", "estimate", "fills", "first", "group", "growth", "hold", "index", "joining",
-        "left", "left_at", "long_prefill", "model_layers", "passing", "paused", "preempted", "prefilling", "replica",
-        "review_at", "space", "spec", "steps", "swapping", "tokens", "until",
+        "left", "left_at", "long_prefill", "model_layers", "passing", "paused", "preempted", "prefilling", "reading",
+        "replica", "review_at", "space", "spec", "steps", "swapping", "tokens", "until",
     )  # fmt: skip
 
     def __init__(self, replica: Replica, index: int, spec: Lane, layers: int) -> None:
@@ -71,7 +71,8 @@ class LaneState:
         self.hold = ONE_STEP
         self.decoded = False  # whether the group advances in the running batch
         self.chunks: list[tuple[Sequence, Entry]] = []
-        self.swapping = 0  # picoseconds that the next step takes longer: swaps, setups
+        self.swapping = 0  # picoseconds that the next step takes longer: swaps, setups, loads of adapters
+        self.reading = 0  # picoseconds that each step takes longer: the adapters of running requests
         self.tokens = 0  # prompt tokens of the running batch
         self._pieces: list[Piece | None] = []  # of decodes alone, by how many they are
         self._shared_pieces: dict[tuple[int, float], Piece] = {}  # where the batch sets its share of the SMs
@@ -122,9 +123,10 @@ class LaneState:
         return len(self.replica.waiting)
 
     def queue(self) -> Iterator[Sequence]:
-        """The waiting requests in order."""
-        flows = self.replica.flows
-        return iter(self.replica.waiting) if flows is None else flows.ordered()
+        """The waiting requests in order, without those whose adapter finds no slot if all before were admitted."""
+        flows, adapters = self.replica.flows, self.replica.adapters
+        waiting = iter(self.replica.waiting) if flows is None else flows.ordered()
+        return waiting if adapters is None else adapters.admissible(waiting)
 
     def decodes(self, paused: bool = True) -> Iterator[Sequence]:
         """The decoding requests of this lane in order of admission, their progress brought up to date."""
@@ -362,7 +364,7 @@ class LaneState:
         group = self.group
         self.tokens = tokens = entry.tokens
         base, per_kv = self._one_chunk(group.n, tokens, sequence.computed)
-        first = base + self.swapping + per_kv * (group.offsets + group.n * (group.step + 1))
+        first = base + self.swapping + self.reading + per_kv * (group.offsets + group.n * (group.step + 1))
         self.swapping = self.growth = 0
         self.decoded = group.n > 0
         self.hold = ONE_STEP
@@ -503,12 +505,12 @@ class LaneState:
                 tokens += count
         self.tokens = tokens
         piece = self.estimate(made(StepShape, (decodes, tuple(chunks), batch.share or self.spec.share)))
-        first = piece.base + self.swapping
+        first = piece.base + self.swapping + self.reading
         if decodes:
             context = group.context(group.step)
             if context > piece.until_kv:
                 piece = piece.at(context)
-                first = piece.base + self.swapping
+                first = piece.base + self.swapping + self.reading
             first += piece.per_kv * context
             if group.window:
                 group.steps_to_crossing()
@@ -550,7 +552,7 @@ class LaneState:
         if context > piece.until_kv:
             piece = piece.at(context)
         base, per_kv, per_window, until_kv, _ = piece
-        first = base + self.swapping + per_kv * context
+        first = base + self.swapping + self.reading + per_kv * context
         growth = per_kv * n
         steps = 1
         if not (hold == ONE_STEP or entries or self.preempted or self.swapping or self.replica.one_step):
@@ -575,7 +577,8 @@ class LaneState:
                 steps = min(steps, steps_within(first, growth, wake_at - now, False) + 1)
         self.tokens = self.swapping = 0
         self.decoded = True
-        self.hold = hold
+        # Behind a request without a slot for its adapter another one may find a place.
+        self.hold = UNTIL_CHANGE if hold == UNTIL_HEAD and self.replica.adapters is not None else hold
         self.first, self.growth, self.steps = first, growth, steps
         self.began_at = now
         self.until = now + steps * first + growth * (steps * (steps - 1) // 2)

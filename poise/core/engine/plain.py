@@ -78,7 +78,8 @@ def _plan_admissions(lane: LaneState, plan: list[tuple[Sequence, int]], budget: 
     pool = replica.pool
     block = pool.block
     places = engine.max_sequences - replica.running
-    for sequence in replica.waiting:
+    waiting = replica.waiting if replica.adapters is None else lane.queue()
+    for sequence in waiting:
         if budget <= 0 or places <= 0:
             break
         if sequence.own is not None or sequence.swapped or sequence.source >= 0:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from poise.core.action import UNTIL_CHANGE
+from poise.core.engine.adapters import AdapterSlots
 from poise.core.engine.extents import CacheListener
 from poise.core.engine.flows import Flows
 from poise.core.engine.kv_budget import KvBudget
@@ -28,7 +29,7 @@ from poise.core.engine.ranked_pool import RankedPool
 from poise.core.engine.slowness import Slow, Slowdown
 from poise.core.engine.swapping import SwapSpace
 from poise.core.engine.waiting import Fcfs, Ordered, Watched
-from poise.core.estimate import Estimator
+from poise.core.estimate import AdapterCost, Estimator
 from poise.core.policy import Bundle, Cache, Preempt, Queue, RankExtent, Swapping
 from poise.core.records.records import ReplicaStats
 from poise.core.request import Phase, RequestView, Sequence
@@ -42,6 +43,7 @@ class Replica:
     blocks: KV blocks.  policies: those of the slots that `slot.ENGINE` names are asked; they are the replica's own, so
     that others take copies (`Bundle.for_engine`).  layers: of the model, for batchers that work by layer ranges.
     sends: this is the prefill half of a P/D pair: prompts end as PREFILLED here and stay until `release`.
+    adapters: what adapters cost, where the engine has slots for them (None: nothing).
     slices: set to a list to record each held batch as `(start, end, lane, decodes, prompt tokens)`.
     """
 
@@ -51,6 +53,7 @@ class Replica:
         "_cancelled",
         "_gives_way",
         "_returned",
+        "adapters",
         "batcher",
         "cache",
         "closed",
@@ -94,6 +97,7 @@ class Replica:
         sends: bool = False,
         one_step: bool = False,
         listener: CacheListener | None = None,
+        adapters: AdapterCost | None = None,
     ) -> None:
         batcher, preempt, queue, cache = policies.batcher, policies.preempt, policies.queue, policies.cache
         self.engine = engine
@@ -132,6 +136,9 @@ class Replica:
         self.preemptor = Preemptor(self, preempt)
         self.swaps = SwapSpace(self, getattr(preempt, "swapping", Swapping()))
         self._busy_from = NEVER
+        self.adapters: AdapterSlots | None = None
+        if engine.max_loras:
+            self.adapters = AdapterSlots(self, adapters, getattr(cache, "evict_adapter", None))
         self.out: list[Outcome] = []
         self.odd = False  # some request is cancelled, leaves, is pinned or on its way to or from host memory
 
@@ -165,11 +172,12 @@ class Replica:
             self.queued_tokens -= sequence.need
             self.end(sequence)
         elif sequence.phase == Phase.PULLING:
-            self.running -= 1
+            self.runs_no_more(sequence)
             self.queued_tokens -= sequence.need - sequence.computed
             self.free(sequence)
         elif sequence.phase in (Phase.SENDING, Phase.MOVING):
-            self.running -= sequence.phase == Phase.MOVING
+            if sequence.phase == Phase.MOVING:
+                self.runs_no_more(sequence)
             self.free(sequence)
         else:
             del self.sequences[request]  # the same request may come again before the boundary
@@ -288,6 +296,8 @@ class Replica:
         if self.flows is not None:
             self.flows.admit(sequence, 0 if sequence.source >= 0 else sequence.request.prompt_tokens)
         self.running += 1
+        if self.adapters is not None:
+            lane.swapping += self.adapters.enter(sequence.request.lora)
         if sequence.swapped:
             self.swaps.back(sequence, lane)
             return False
@@ -347,7 +357,7 @@ class Replica:
 
     def finish(self, sequence: Sequence, lane: LaneState) -> None:
         """A sequence (off `explicit` and out of its group) made its last token: pin or free its KV."""
-        self.running -= 1
+        self.runs_no_more(sequence)
         pool = self.pool
         if pool.lru or sequence.nodes or sequence.output_id >= 0:
             keep = 0
@@ -381,9 +391,15 @@ class Replica:
         if not lane.take_out(sequence):
             lane.prefilling.remove(sequence)
             self.queued_tokens -= sequence.need - sequence.computed
-        self.running -= 1
+        self.runs_no_more(sequence)
         self.free(sequence)
         return True
+
+    def runs_no_more(self, sequence: Sequence) -> None:
+        """An admitted sequence leaves the batch, and its adapter."""
+        self.running -= 1
+        if self.adapters is not None:
+            self.adapters.leave(sequence.request.lora)
 
     def free(self, sequence: Sequence) -> None:
         """Give back the blocks of a sequence that is in no lane; this is its end here."""
@@ -407,11 +423,12 @@ class Replica:
         """Put an admitted sequence, whose blocks are given back, first in the queue; nothing of it is computed now."""
         sequence.move(Phase.WAITING)
         sequence.computed = sequence.chunk = sequence.layer = 0
-        self.running -= 1
+        self.runs_no_more(sequence)
         self.waiting.push_front(sequence)
 
     def catch_up(self, now: int, passed: bool) -> None:
         """Evict for what the steps of a hold took so far, before anything is released: it would be evicted instead."""
+        self.space.now = now
         if self.pool.cached:
             self.space.refresh(now, passed)
 
@@ -420,6 +437,8 @@ class Replica:
         step = self.loans.steps(self.estimator.step if self.slowed == 1 else Slow(self.estimator, self.slowed).step)
         for lane in self.lanes:
             lane.reprice(step)
+        if self.adapters is not None:
+            self.adapters.stir()
 
     def look_again(self, now: int, passed: bool) -> None:
         """Something arrived from outside: compose anew at the next step boundary."""
@@ -435,7 +454,7 @@ class Replica:
         freed, self.preemptor.freed = self.preemptor.freed, False
         if len(lanes) > 1:
             # A lane that composed before another one freed blocks may find room for who waits at the next boundary.
-            crowded = self.space.crowded() or (freed and len(self.waiting) > 0)
+            crowded = self.space.crowded() or (freed and len(self.waiting) > 0) or self._adapters_changed()
             joining = self.decode_lane.joining
             for lane in lanes:
                 if lane.steps > 1 and (crowded or (joining and lane is self.decode_lane)):
@@ -455,6 +474,14 @@ class Replica:
             self.stats.busy += now - self._busy_from
             self._busy_from = NEVER
         self.next_at = until
+
+    def _adapters_changed(self) -> bool:
+        """Whether the set of running adapters changed since the last turn: steps of all lanes depend on it."""
+        adapters = self.adapters
+        changed = adapters is not None and adapters.changed
+        if adapters is not None:
+            adapters.changed = False
+        return changed
 
 
 def _waiting(replica: Replica, queue: Queue | None, preempt: Preempt) -> Fcfs | Ordered | Flows | Watched:

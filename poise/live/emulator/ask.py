@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -40,7 +40,7 @@ class Limits:
     block: int
     caching: bool
     seed: int
-    adapters: tuple[str, ...] = ()
+    adapters: Collection[str] = ()
 
 
 @dataclass(slots=True)

@@ -38,6 +38,11 @@ class Listener(Protocol):
         ...
 
 
+def _waits(sequence: Sequence) -> bool:
+    """Whether it was never admitted."""
+    return sequence.lane < 0 and sequence.phase != Phase.ENDED
+
+
 class Driver:
     """Drives one replica; instants are picoseconds and never decrease.
 
@@ -155,6 +160,8 @@ class Driver:
     def _admit(self, at: int) -> None:
         """Notify the listeners of requests that have left the queue (first come, first served)."""
         queued = self._queued
+        if self.replica.adapters is not None:  # one that waits for a slot is overtaken
+            self._queued = queued = deque(sorted(queued, key=_waits))
         while queued and (queued[0].lane >= 0 or queued[0].phase == Phase.ENDED):
             listener = self.listeners.get(queued.popleft().id)
             if listener is not None:

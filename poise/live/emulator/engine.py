@@ -19,6 +19,7 @@ from poise.live.emulator.ask import EngineRequest
 from poise.live.emulator.drive import Driver
 from poise.live.emulator.events import Ledger
 from poise.live.emulator.identity import KeepOutputs, ends
+from poise.live.emulator.loras import Loras
 from poise.live.emulator.metrics import Metrics
 from poise.live.emulator.options import Plan
 from poise.live.emulator.pace import Pace
@@ -45,6 +46,7 @@ class Core:
             context=plan.context,
             caching=options.enable_prefix_caching,
         )
+        self.loras = Loras(options.lora_modules, options.max_lora_rank)
         self.ledger: Ledger | None = None
         self.publisher: Publisher | None = None
         config = options.kv_events_config
@@ -52,7 +54,9 @@ class Core:
             self.ledger = Ledger(block)
             self.publisher = Publisher(config, self.ledger)
         listener = self.ledger.listen if self.ledger is not None else None
-        self.replica, self.slow = plan.replica(policies, listener)
+        self.replica, self.slow = plan.replica(policies, listener, self.loras.ranks)
+        for number in range(len(self.loras.ranks)):
+            self.preload(number)
         assert isinstance(self.replica.cache, KeepOutputs)
         self._keep = self.replica.cache
         self.driver = Driver(self.replica, watch=self.metrics.step, left=self._left)
@@ -73,7 +77,7 @@ class Core:
         request = RequestView(
             next(self._numbers), now, len(ask.prompt), ask.speech.tokens,
             ids, ends(len(ids), self.plan.options.block_size), priority=ask.priority,
-            session=number, turn=turn, begun_at=begun_at,
+            session=number, turn=turn, begun_at=begun_at, lora=self.loras.number(ask.model),
         )  # fmt: skip
         sequence = Sequence(request, ask.speech.tokens, output_id=0 if ids else -1)
         if ask.keep_s:
@@ -81,7 +85,7 @@ class Core:
         details = self.plan.options.enable_prompt_tokens_details
         reply = kind(ask, exchange, sequence, self.metrics, name, int(time.time()), details)
         if self.ledger is not None:
-            lora = ask.model if ask.model in self.plan.options.adapters else None
+            lora = ask.model if ask.model in self.loras.names else None
             self.ledger.bring(ids, ask.prompt + ask.speech.ids(), ask.salt, lora)
         return reply
 
@@ -94,6 +98,11 @@ class Core:
         """The client has disconnected."""
         self.driver.abort(reply.sequence.id, self.pace.now())
         self._after()
+
+    def preload(self, adapter: int) -> None:
+        """Bring an adapter into host memory, where adapters take room."""
+        if self.replica.adapters is not None:
+            self.replica.adapters.preload(adapter)
 
     def change_speed(self, factor: float) -> None:
         """Steps take `factor` times as long, from the next one on."""

@@ -6,12 +6,14 @@ client left are not counted in `request_success`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Final
 
 from poise.core.units import SECOND
 from poise.live.emulator.drive import Driver
 from poise.live.emulator.histogram import Histogram, header, labelled, lines
+from poise.live.emulator.loras import Loras
 
 FIRST: Final = (
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
@@ -100,9 +102,23 @@ class Metrics:
         self.whole.observe(took / self._per_second)
         self.decode.observe(decoding / self._per_second)
 
-    def render(self, driver: Driver) -> bytes:
+    def render(self, driver: Driver, loras: Loras) -> bytes:
         """The text of `/metrics`."""
-        return lines(self._parts(driver))
+        return lines((*self._parts(driver), *self._loras(driver, loras)))
+
+    def _loras(self, driver: Driver, loras: Loras) -> Iterator[str]:
+        """vLLM's line on adapters: as in 0.32 both labels name all adapters with a request, running or waiting.
+
+        The value is the time of the line. vLLM keeps a line for each combination that ever was; here is the last.
+        """
+        slots = driver.replica.adapters
+        if slots is None:
+            return
+        names = ",".join([loras.name(each) for each in (*slots.running, *slots.waiting())])
+        labels: dict[str, object] = {"max_lora": driver.replica.engine.max_loras}
+        labels |= {"running_lora_adapters": names, "waiting_lora_adapters": names}
+        yield from header("vllm:lora_requests_info", "gauge", "Running stats on lora requests.")
+        yield f"vllm:lora_requests_info{{{labelled(labels)}}} {time.time()}"
 
     def _parts(self, driver: Driver) -> Iterator[str]:
         replica, now = driver.replica, driver.now

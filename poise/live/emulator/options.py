@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from poise.catalogue import device as find_device
@@ -12,6 +13,7 @@ from poise.core.errors import UserError
 from poise.core.policy import Bundle
 from poise.core.spec import Engine, Pool
 from poise.cost import Roofline, RooflineEstimator, kv_blocks
+from poise.cost.adapters import Adapters
 from poise.live.emulator.identity import KeepOutputs
 from poise.live.emulator.publish import KvEvents
 from poise.live.emulator.slow import Slow
@@ -23,7 +25,9 @@ class Options:
 
     model: a catalogue name, or the path of a `config.json`.  device: a catalogue name.
     served_model_name: names that requests may use, the first one in answers; () for the model's.
-    lora_modules: adapters, `NAME` or `NAME=PATH` as vLLM has it; they take no memory and no time.
+    lora_modules: adapters, `NAME` or `NAME=PATH` as vLLM has it.  enable_lora: whether they take slots, memory and the
+    time of their loads, with `max_loras`, `max_cpu_loras` (0: as many) and `max_lora_rank`; else they cost nothing.
+    allow_runtime_lora_updating: whether adapters may be loaded and unloaded while it runs.
     num_gpu_blocks_override: KV blocks, 0 to derive them from the device's memory.  max_model_len: 0 for the model's.
     kv_events_config: vLLM's JSON; None for no events.  api_key: keys of which a request must bring one; () for none.
     speed: how many times faster than real everything goes.  seed: of texts and output lengths.
@@ -36,6 +40,11 @@ class Options:
     port: int = 8000
     served_model_name: tuple[str, ...] = ()
     lora_modules: tuple[str, ...] = ()
+    enable_lora: bool = False
+    max_loras: int = 1
+    max_cpu_loras: int = 0
+    max_lora_rank: int = 16
+    allow_runtime_lora_updating: bool = False
     max_model_len: int = 0
     block_size: int = 16
     max_num_seqs: int = 256
@@ -51,18 +60,19 @@ class Options:
     seed: int = 0
     faults: bool = False
 
-    @property
-    def adapters(self) -> tuple[str, ...]:
-        """The names of the adapters."""
-        return tuple(each.partition("=")[0] for each in self.lora_modules)
-
     def __post_init__(self) -> None:
-        for name in ("block_size", "max_num_seqs", "max_num_batched_tokens", "tensor_parallel_size"):
+        for name in ("block_size", "max_num_seqs", "max_num_batched_tokens", "tensor_parallel_size", "max_loras",
+                     "max_lora_rank"):  # fmt: skip
             if getattr(self, name) < 1:
                 raise UserError(f"{_flag(name)} {getattr(self, name)} must be 1 or more")
         for name in ("max_model_len", "num_gpu_blocks_override"):
             if getattr(self, name) < 0:
                 raise UserError(f"{_flag(name)} {getattr(self, name)} must not be negative; 0 derives it")
+        if self.max_cpu_loras and self.max_cpu_loras < self.max_loras:
+            raise UserError(
+                f"--max-cpu-loras {self.max_cpu_loras} must not be below --max-loras {self.max_loras}: what lies on "
+                "the device lies in host memory too; 0 takes as many"
+            )
         if not 0 <= self.port < 1 << 16:
             raise UserError(f"--port {self.port} is not a port; give 1 to 65535, or 0 for a free one")
         if not self.speed > 0:
@@ -96,13 +106,19 @@ class Plan:
     names: tuple[str, ...]
     context: int
 
-    def replica(self, policies: Bundle, listener: CacheListener | None = None) -> tuple[Replica, Slow]:
-        """A new replica with an empty cache and its own copies of the policies, and the handle that slows it down."""
+    def replica(
+        self, policies: Bundle, listener: CacheListener | None = None, ranks: Sequence[int] = ()
+    ) -> tuple[Replica, Slow]:
+        """A new replica with an empty cache and its own copies of the policies, and the handle that slows it down.
+
+        ranks: of the adapters, by number.
+        """
         slow = Slow(self.estimator)
         keep = KeepOutputs()
         made = Replica(
             self.pool.engine, slow, self.blocks, replace(policies.for_engine(), cache=keep),
             layers=self.pool.model.layers, listener=listener,
+            adapters=Adapters(self.pool, ranks) if self.options.enable_lora else None,
         )  # fmt: skip
         keep.replica = made
         return made, slow
@@ -118,6 +134,9 @@ def plan(options: Options) -> Plan:
         prefix_caching=options.enable_prefix_caching,
         memory_fraction=options.gpu_memory_utilization,
         kv_blocks=options.num_gpu_blocks_override,
+        max_loras=options.max_loras if options.enable_lora else 0,
+        max_cpu_loras=options.max_cpu_loras,
+        max_lora_rank=options.max_lora_rank,
     )
     pool = Pool(model, find_device(options.device), tensor=options.tensor_parallel_size, engine=engine)
     estimator = Roofline().build(pool)

@@ -27,6 +27,7 @@ OUTPUT: Final = b"x-emulated-output-tokens"
 """A header that fixes how many tokens an answer has."""
 SESSION: Final = b"x-session-id"
 """A header that names the conversation, as the gateway reads it too: its pinned KV is released when it returns."""
+PLAIN: Final = b"text/plain; charset=utf-8"
 KEPT: Final = 10_000
 """Most responses found by their ids."""
 
@@ -65,7 +66,7 @@ class Service:
                 options.block_size,
                 options.enable_prefix_caching,
                 options.seed,
-                options.adapters,
+                engine.core.loras.names.keys(),
             )
         )
         self.parked: list[Exchange] = []
@@ -88,6 +89,9 @@ class Service:
             "/metrics": {"GET": self._metrics},
             "/reset_prefix_cache": {"POST": self._reset},
         }
+        if options.allow_runtime_lora_updating:
+            self._paths["/v1/load_lora_adapter"] = {"POST": self._load_lora}
+            self._paths["/v1/unload_lora_adapter"] = {"POST": self._unload_lora}
         if options.faults:
             self._paths["/fault"] = {"GET": self._faults, "POST": self._fault, "DELETE": self._no_fault}
 
@@ -203,8 +207,18 @@ class Service:
     # Facts -----------------------------------------------------------------------------------------------------------
 
     def _models(self, exchange: Exchange) -> None:
-        plan = self.plan
-        exchange.answer(200, shape.models(plan.names, plan.context, self._began, plan.options.lora_modules))
+        plan, loras = self.plan, self.engine.core.loras
+        paths = {name: lora.path for name, lora in loras.names.items()}
+        exchange.answer(200, shape.models(plan.names, plan.context, self._began, paths))
+
+    def _load_lora(self, exchange: Exchange) -> None:
+        body, core = read_json(exchange.body), self.engine.core
+        core.preload(core.loras.load(body, self.plan.names))
+        exchange.answer(200, f"Success: LoRA adapter '{body['lora_name']}' added successfully.".encode(), PLAIN)
+
+    def _unload_lora(self, exchange: Exchange) -> None:
+        name = self.engine.core.loras.unload(read_json(exchange.body))
+        exchange.answer(200, f"Success: LoRA adapter '{name}' removed successfully.".encode(), PLAIN)
 
     def _tokenize(self, exchange: Exchange) -> None:
         tokens = self.reader.tokens(read_json(exchange.body)).tolist()
@@ -229,7 +243,7 @@ class Service:
 
     def _metrics(self, exchange: Exchange) -> None:
         core = self.engine.core
-        exchange.answer(200, core.metrics.render(core.driver), b"text/plain; version=1.0.0; charset=utf-8")
+        exchange.answer(200, core.metrics.render(core.driver, core.loras), b"text/plain; version=1.0.0; charset=utf-8")
 
     def _reset(self, exchange: Exchange) -> None:
         exchange.answer(200, shape.encode({"success": self.engine.core.reset_cache()}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -174,8 +175,8 @@ def named(number: int, data: dict[str, Any]) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (data["type"].encode(), encode({**data, "sequence_number": number}))
 
 
-def models(names: tuple[str, ...], context: int, created: int, adapters: tuple[str, ...] = ()) -> bytes:
-    """`/v1/models`: the model by all its names, and the adapters, `NAME=PATH`, whose `parent` it is."""
+def models(names: tuple[str, ...], context: int, created: int, adapters: Mapping[str, str] | None = None) -> bytes:
+    """`/v1/models`: the model by all its names, and the adapters, by name their paths, whose `parent` it is."""
     granted = {"object": "model_permission", "created": created, "allow_create_engine": False, "allow_sampling": True}
     granted |= {"allow_logprobs": True, "allow_search_indices": False, "allow_view": True, "allow_fine_tuning": False}
     granted |= {"organization": "*", "group": None, "is_blocking": False}
@@ -184,9 +185,8 @@ def models(names: tuple[str, ...], context: int, created: int, adapters: tuple[s
         | {"max_model_len": context, "permission": [{"id": f"modelperm-{name}", **granted}]}
         for name in names
     ]
-    for each in adapters:
-        name, _, path = each.partition("=")
-        row = {"id": name, "object": "model", "created": created, "owned_by": "vllm", "root": path or name}
+    for name, path in (adapters or {}).items():
+        row = {"id": name, "object": "model", "created": created, "owned_by": "vllm", "root": path}
         grants = [{"id": f"modelperm-{name}", **granted}]
         data.append(row | {"parent": names[0], "max_model_len": None, "permission": grants})
     return encode({"object": "list", "data": data})

@@ -323,8 +323,9 @@ class Api:
 
     def _names(self) -> list[str]:
         """The models and adapters that engines serve."""
-        models = dict.fromkeys(name for engine in self.world.fleet for name in engine.models)
-        return [*models, *sorted(self.adapters)]
+        fleet = list(self.world.fleet)
+        models = dict.fromkeys(name for engine in fleet for name in engine.models)
+        return [*models, *sorted({name for engine in fleet for name in engine.adapters})]
 
     # Plain paths -----------------------------------------------------------------------------------------------------
 

@@ -52,11 +52,12 @@ class Engine:
     """One engine. slot: its number among replicas.  sent: requests sent so far, `hedges` of them as second copies, of
     which `hedges_won` were answered here.  status: one of the words above.  down_at: when it was found dead, in
     picoseconds, -1 while it is not.  failures: requests that it did not answer, by kind.
+    adapters: names of the adapters (LoRA) that it lists.
     """
 
     __slots__ = (
-        "at", "down_at", "failures", "hedges", "hedges_won", "models", "name", "note", "pool", "sent", "slot", "spec",
-        "status",
+        "adapters", "at", "down_at", "failures", "hedges", "hedges_won", "models", "name", "note", "pool", "sent",
+        "slot", "spec", "status",
     )  # fmt: skip
 
     def __init__(self, at: EngineAt, slot: int, pool: Pool, note: Note) -> None:
@@ -66,6 +67,7 @@ class Engine:
         self.pool = pool
         self.status = STARTING
         self.models: tuple[str, ...] = at.models
+        self.adapters: frozenset[str] = frozenset()
         self.spec = ReplicaSpec(role=at.role, prefill_rate=at.prefill_rate, up=False)
         self.sent = self.hedges = self.hedges_won = 0
         self.down_at = -1

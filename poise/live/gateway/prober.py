@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from poise.core.chance import Chance
-from poise.core.event import Measured
+from poise.core.event import AdaptersChanged, Measured
 from poise.core.spec import ReplicaSpec
 from poise.live.gateway.fleet import DRAINING, SERVING, Engine, EngineAt
 from poise.live.http.call import Failure
@@ -35,18 +35,24 @@ MODELS: Final = 10_000
 """Models of one engine, adapters included."""
 MOST_TOKENS: Final = 64_000_000
 """Largest KV cache size accepted from an engine: the prefixes remembered for it take the gateway's own memory."""
+NAMES_EVERY: Final = 10
+"""Periods of a probe between two looks at an engine's models, for adapters that were loaded or unloaded since."""
 GONE: Final = ("refused", "dns", "reset")
 """Probe failures that mean that no server is there; the others may be slowness."""
+
+
+Adapters = tuple[int, tuple[int, ...], tuple[int, ...]]
+"""Slots, and the numbers of the adapters that run and that wait."""
 
 
 class Probe:
     """State of the probes of one engine.
 
     failed: consecutive probes that found no server.  metrics: whether it has a metrics page.  limit: its longest
-    request in tokens, 0 for unknown.  reading: its last metrics.
+    request in tokens, 0 for unknown.  reading: its last metrics.  adapters: the last that was published of them.
     """
 
-    __slots__ = ("engine", "failed", "limit", "looks", "metrics", "models", "reading")
+    __slots__ = ("adapters", "engine", "failed", "limit", "looks", "metrics", "models", "names", "reading")
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -56,6 +62,8 @@ class Probe:
         self.reading: Reading | None = None
         self.models: Poll | None = None
         self.looks: Poll | None = None
+        self.names: Poll | None = None
+        self.adapters: Adapters | None = None
 
 
 class EngineProber:
@@ -122,6 +130,7 @@ class EngineProber:
         for slot, visit in self.visits.items():
             measured = world.control.state.measured_at[slot]
             if visit.reading is not None and measured and not visit.engine.absent:
+                self._publish_adapters(visit, again=True)
                 world.turn(Measured(world.clock(), measured, slot, visit.reading.columns))
 
     def close(self) -> None:
@@ -132,8 +141,8 @@ class EngineProber:
 
     # Probes ----------------------------------------------------------------------------------------------------------
 
-    def _poll(self, visit: Probe, target: bytes, on_answer: Any) -> Poll:
-        """Probe a page of an engine from now on."""
+    def _poll(self, visit: Probe, target: bytes, on_answer: Any, periods: int = 1) -> Poll:
+        """Probe a page of an engine from now on, once in so many periods."""
         engine = visit.engine
 
         def hear(sent_at: int, answer: PollResult | Failure) -> None:
@@ -144,7 +153,8 @@ class EngineProber:
                 self._unanswered(visit, answer)
 
         chance = Chance(self._seed, engine.slot)
-        poll = Poll(engine.pool, engine.target(target), hear, chance, self._every, engine.headers([]))
+        every = self._every._replace(period_s=self._every.period_s * periods)
+        poll = Poll(engine.pool, engine.target(target), hear, chance, every, engine.headers([]))
         poll.start()
         return poll
 
@@ -159,8 +169,10 @@ class EngineProber:
         log.warning("engine %s is gone (%s): its cache is taken for lost", engine.name, why.reason)
         self._world.lose(engine)
         self._caches.lost(engine)
-        if visit.looks is not None:
-            visit.looks.stop()
+        visit.adapters = None
+        for poll in (visit.looks, visit.names):
+            if poll is not None:
+                poll.stop()
         visit.models = self._poll(visit, b"/v1/models", self._models)
 
     def _models(self, visit: Probe, sent_at: int, answer: PollResult) -> None:
@@ -171,12 +183,35 @@ class EngineProber:
         rows = _rows(answer.body) if answer.status == 200 else []
         engine.models = engine.at.models or tuple(row["id"] for row in rows if not row.get("parent"))
         visit.limit = min((_tokens(row.get("max_model_len")) for row in rows), default=0)
-        for row in rows:
-            if row.get("parent"):
-                self._desk.adopt(row["id"], str(row["parent"]))
+        self._adopt(engine, rows)
         if visit.models is not None:
             visit.models.stop()
         visit.looks = self._poll(visit, b"/metrics", self._looked)
+        visit.names = self._poll(visit, b"/v1/models", self._named, NAMES_EVERY)
+
+    def _named(self, visit: Probe, sent_at: int, answer: PollResult) -> None:
+        """A further probe of the engine's models, which may have other adapters by now."""
+        if answer.status == 200:
+            self._adopt(visit.engine, _rows(answer.body))
+
+    def _adopt(self, engine: Engine, rows: list[dict[str, Any]]) -> None:
+        """Enter the adapters of an engine."""
+        adapters = {row["id"]: str(row["parent"]) for row in rows if row.get("parent")}
+        for name, model in adapters.items():
+            self._desk.adopt(name, model)
+        engine.adapters = frozenset(adapters)
+
+    def _publish_adapters(self, visit: Probe, again: bool = False) -> None:
+        """Publish which adapters run and wait at an engine, where that has changed or is asked for `again`."""
+        reading, known = visit.reading, self._desk.adapters
+        if reading is None or reading.adapters is None:
+            return
+        slots, *names = reading.adapters
+        running, waiting = (tuple(known[name][1] for name in part if name in known) for part in names)
+        if again or visit.adapters != (slots, running, waiting):
+            visit.adapters = slots, running, waiting
+            world = self._world
+            world.turn(AdaptersChanged(world.clock(), visit.engine.slot, slots, running, waiting))
 
     def _looked(self, visit: Probe, sent_at: int, answer: PollResult) -> None:
         """A probe of the engine's metrics, which it may not have: any answer shows that it is alive."""
@@ -192,6 +227,7 @@ class EngineProber:
             result = Outcome.OK if answer.status < 500 else Outcome.ERROR
             self._act(self.health.checked(engine.slot, result, world.clock()))
         if isinstance(reading, Reading):
+            self._publish_adapters(visit)
             world.turn(Measured(world.clock(), sent_at, engine.slot, reading.columns))
 
     def _spec(self, visit: Probe) -> ReplicaSpec:
@@ -207,6 +243,7 @@ class EngineProber:
             up=False,
             blocks=blocks,
             prefill_rate=at.prefill_rate,
+            adapter_slots=reading.adapters.slots if reading and reading.adapters else 0,
             pool=pools.index(at.role) if at.role in pools else -1 if pools else 0,
         )
 
@@ -225,7 +262,7 @@ class EngineProber:
 
 
 def _stop(visit: Probe) -> None:
-    for poll in (visit.models, visit.looks):
+    for poll in (visit.models, visit.looks, visit.names):
         if poll is not None:
             poll.stop()
 

@@ -19,12 +19,21 @@ COUNTERS: Final = ("prompt_tokens", "finished", "finished_tokens", "prefix_queri
 and found in the prefix cache; preemptions."""
 
 
+class AdapterNames(NamedTuple):
+    """The adapters (LoRA) of an engine by name: how many may run at once, those that run, and others that wait."""
+
+    slots: int
+    running: tuple[str, ...]
+    waiting: tuple[str, ...]
+
+
 class Reading(NamedTuple):
     """One reading of one engine.
 
     columns: by names of `core.view.REPORTED` and `requests`; those that the engine does not report are missing.
     guessed: columns that are estimates.  total_blocks, block_tokens: of its KV cache, 0 where unknown.
     models: names it serves, as far as the page has them.  counters: running totals, see `COUNTERS`.
+    adapters: None where it does not report them.
     """
 
     profile: str
@@ -34,6 +43,7 @@ class Reading(NamedTuple):
     block_tokens: int
     models: tuple[str, ...]
     counters: dict[str, float]
+    adapters: AdapterNames | None = None
 
 
 class _Values(NamedTuple):
@@ -46,6 +56,7 @@ class _Values(NamedTuple):
     block_tokens: int
     models: tuple[str, ...]
     counters: dict[str, float]
+    adapters: AdapterNames | None = None
 
 
 class Profile(NamedTuple):
@@ -80,7 +91,10 @@ def _reading(profile: str, values: _Values) -> Reading | str:
         columns["queued_tokens"] = round(columns["waiting"] * (mean or 0.0))
         guessed.add("queued_tokens")
     blocks = _held(values, columns, guessed)
-    return Reading(profile, columns, frozenset(guessed), blocks, values.block_tokens, values.models, values.counters)
+    return Reading(
+        profile, columns, frozenset(guessed), blocks, values.block_tokens, values.models, values.counters,
+        values.adapters,
+    )  # fmt: skip
 
 
 def _held(values: _Values, columns: dict[str, int], guessed: set[str]) -> int:
@@ -165,7 +179,31 @@ def _vllm(families: Families) -> _Values:
         block_tokens=block,
         models=_models(families, "num_requests_running", "num_requests_waiting"),
         counters=counters,
+        adapters=_vllm_adapters(families.get("lora_requests_info", [])),
     )
+
+
+def _vllm_adapters(infos: list[Sample]) -> AdapterNames | None:
+    """The adapters in the labels of the newest line: there is one for each combination that ever was, dated by value.
+
+    Both labels of vLLM v1 name all adapters that have a request (`LoRARequestStates`), so of those as many run as may.
+    """
+    dated = [sample for sample in infos if isfinite(sample.value)]
+    if not dated:
+        return None
+    labels = max(dated, key=lambda sample: sample.value).labels
+    slots = _whole(labels.get("max_lora"))
+    running, waiting = (
+        [name for name in labels.get(f"{state}_lora_adapters", "").split(",") if name][:MOST_ADAPTERS]
+        for state in ("running", "waiting")
+    )
+    first = dict.fromkeys(running[:slots] if slots else running)
+    rest = [name for name in (*running, *waiting) if name not in first]
+    return AdapterNames(slots, tuple(first), tuple(dict.fromkeys(rest)))
+
+
+MOST_ADAPTERS: Final = 10_000
+"""Names in one label that are read."""
 
 
 def _vllm_cache(infos: list[Sample]) -> tuple[float | None, int]:
@@ -248,7 +286,8 @@ def _llama_cpp_counters(families: Families) -> dict[str, float]:
 
 
 VLLM: Final = [
-    "num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "gpu_cache_usage_perc", "cache_config_info",
+    "num_requests_running", "num_requests_waiting", "lora_requests_info", "kv_cache_usage_perc",
+    "gpu_cache_usage_perc", "cache_config_info",
     "prefix_cache_queries_total", "prefix_cache_hits_total",
     "gpu_prefix_cache_queries_total", "gpu_prefix_cache_hits_total",
     "num_preemptions_total", "prompt_tokens_total", "request_prompt_tokens_count", "request_prompt_tokens_sum",

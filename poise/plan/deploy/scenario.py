@@ -107,6 +107,8 @@ def _engine(engine: Engine) -> dict[str, Any]:
     made.pop("version", None)
     if "host_kv_bytes" in made:
         made["host_kv_gb"] = made.pop("host_kv_bytes") / 1e9
+    if "lora_disk_bw" in made:
+        made["lora_disk_gb_s"] = made.pop("lora_disk_bw") / 1e9
     if "swap_launch_s" in made:
         made["swap_launch_us"] = made.pop("swap_launch_s") * 1e6
     if "lanes" in made:

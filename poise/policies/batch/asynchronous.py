@@ -27,7 +27,10 @@ class Asynchronous(Chunked):
         """What `Chunked` composes of those requests that waited when the last batch was composed."""
         if not lane.waiting or not (lane.decoding or lane.prefilling):
             return Chunked.batch(self, lane)
-        head = next(iter(lane.queue())).id
+        first = next(iter(lane.queue()), None)
+        if first is None:  # all wait for a slot of their adapter
+            return Chunked.batch(self, lane)
+        head = first.id
         known = head in self._noted or head in self._blocked
         batch = Chunked.batch(self, lane)
         for entry in batch.entries:

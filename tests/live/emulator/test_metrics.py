@@ -8,6 +8,7 @@ from poise.core.request import Sequence
 from poise.core.units import NEVER, ps
 from poise.live.emulator.drive import Driver
 from poise.live.emulator.histogram import Histogram, labelled
+from poise.live.emulator.loras import Loras
 from poise.live.emulator.metrics import Metrics
 from poise.live.emulator.options import Options, plan
 from poise.policies import Policies
@@ -37,7 +38,7 @@ def test_names_and_values() -> None:
     driver.advance(ps(0.2))
     metrics.began(ps(0.5), ps(1.5), 160, 64)
     metrics.ended("stop", ps(3.0), ps(1.5), 160, 30)
-    reading = read(metrics.render(driver))
+    reading = read(metrics.render(driver, Loras((), 16)))
     assert reading["vllm:num_requests_running", ""] == 1
     assert reading["vllm:num_requests_waiting", ""] == reading["vllm:num_requests_waiting_by_reason", "capacity"] == 1
     tokens = 160 + replica.progress(0, driver.now, True)
@@ -59,7 +60,7 @@ def test_names_and_values() -> None:
     assert ("vllm:cache_config_info", "") in reading
     while driver.next_at < NEVER:
         driver.advance(driver.next_at)
-    assert read(metrics.render(driver))["vllm:kv_cache_usage_perc", ""] == 0
+    assert read(metrics.render(driver, Loras((), 16)))["vllm:kv_cache_usage_perc", ""] == 0
 
 
 def test_durations_are_those_of_clients() -> None:

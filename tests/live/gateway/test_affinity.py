@@ -6,12 +6,13 @@ import json
 from collections import Counter
 from typing import Any
 
-from poise.core.event import Arrived
+from poise.core.event import AdaptersChanged, Arrived
 from poise.core.records.trace import replay
 from poise.core.request import RequestView
 from poise.live.emulator.options import Options
 from poise.live.gateway.settings import Settings
 from poise.policies.find import build
+from tests.live.emulator.clients import Line, ask
 from tests.live.gateway.live import MODEL, Answer, Live
 from tests.live.warp import run
 
@@ -72,6 +73,52 @@ def test_an_adapter_that_one_engine_lacks_is_found_at_another() -> None:
             answers = [await live.ask(model="sql").wait() for _ in range(6)]
             assert all(answer.whole for answer in answers)
             await live.check_balance()
+
+    run(main())
+
+
+def test_an_adapter_that_appears_later_is_listed_and_requested_and_goes_again() -> None:
+    async def main() -> None:
+        given = [options(allow_runtime_lora_updating=True)]
+        async with Live(given, build("router", "round_robin")) as live:
+            listed = lambda: live.gateway.world.fleet.slots[0].adapters  # type: ignore[union-attr]  # noqa: E731
+            assert (await live.ask(model="sql").wait()).status == 404
+            engine = live.engines[0]
+            sql = {"lora_name": "sql", "lora_path": "/adapters/sql"}
+            assert (await ask(engine, "POST", "/v1/load_lora_adapter", sql))[0] == 200
+            await live.until(lambda: listed() == {"sql"})
+            assert (await live.ask(model="sql").wait()).whole
+            assert (await ask(engine, "POST", "/v1/unload_lora_adapter", sql))[0] == 200
+            await live.until(lambda: not listed())
+            names = json.loads((await live.send(b"GET", b"/v1/models").wait()).body)["data"]
+            assert [row["id"] for row in names] == [MODEL]
+            assert (await live.ask(model="sql").wait()).status == 404
+
+    run(main())
+
+
+def test_the_view_has_what_engines_say_of_their_adapters() -> None:
+    """Requests that came past the gateway count too; its own go to where the adapter runs."""
+
+    async def main() -> None:
+        given = options(lora_modules=("sql", "tales"), enable_lora=True, max_loras=1, max_cpu_loras=2)
+        async with Live([given, given], build("router", "lora_affinity", {"lora": 10.0})) as live:
+            body = {"model": "tales", "prompt": "Once", "max_tokens": 2000, "ignore_eos": True}
+            line = await Line.to(live.engines[1])
+            line.send("POST", "/v1/completions", body)
+            tales = live.gateway.api.adapters["tales"][1]
+            state = live.control.state
+            await live.until(lambda: list(state.adapters(1).running) == [tales])
+            assert state.adapters(1).slots == 1
+            answers = [await live.ask(model="tales").wait() for _ in range(3)]
+            assert all(answer.whole for answer in answers)
+            assert [view.lora for view in views(live)] == [tales] * 3
+            assert taken(live) == [0, 3]
+            await line.answer()
+            await line.close()
+            await live.until(lambda: not state.adapters(1).running)
+            events = list(live.trace.events)
+            assert any(isinstance(event, AdaptersChanged) for event in events)
 
     run(main())
 

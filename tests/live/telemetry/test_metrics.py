@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poise.core.view import REPORTED
-from poise.live.telemetry.metrics import COUNTERS, Reading, read
+from poise.live.telemetry.metrics import COUNTERS, AdapterNames, Reading, read
 from tests.live.requests.damage import DAMAGE, Damage, damaged
 
 VLLM = b"""# HELP vllm:num_requests_running Number of requests in model execution batches.
@@ -80,6 +80,28 @@ def test_vllm() -> None:
             "preemptions": 1,
         },
     )
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (['max_lora="2",running_lora_adapters="",waiting_lora_adapters=""} 5'], AdapterNames(2, (), ())),
+        (
+            [
+                'max_lora="2",running_lora_adapters="a,b,c",waiting_lora_adapters="a,b,c"} 9.5',
+                'max_lora="2",running_lora_adapters="z",waiting_lora_adapters="z"} 9.25',
+            ],
+            AdapterNames(2, ("a", "b"), ("c",)),
+        ),
+        (['max_lora="4",running_lora_adapters="a",waiting_lora_adapters="b,a"} 1'], AdapterNames(4, ("a",), ("b",))),
+        (['running_lora_adapters="a,,b"} 1'], AdapterNames(0, ("a", "b"), ())),
+        (['max_lora="2",running_lora_adapters="a",waiting_lora_adapters=""} NaN'], None),
+        ([], None),
+    ],
+)
+def test_adapters_of_vllm_are_those_of_the_newest_line(lines: list[str], expected: AdapterNames | None) -> None:
+    page = VLLM + "".join(f"vllm:lora_requests_info{{{line}\n" for line in lines).encode()
+    assert _reading(page).adapters == expected
 
 
 def test_data_parallel_ranks_of_vllm_are_one_engine() -> None:
