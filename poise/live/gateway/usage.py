@@ -7,7 +7,11 @@ from typing import Final
 
 _EVENT: Final = b"data:"
 _TOKENS: Final = b'_tokens"'
-_COUNTS: Final = re.compile(rb'"(completion|output|prompt|input|cached)_tokens":\s*(\d{1,15})')
+_COUNTS: Final = re.compile(rb'"(\w{5,27})_tokens":\s*(\d{1,15})')
+_DELTA: Final = b"event: content_block_delta"
+"""The event of /v1/messages that brings output."""
+_CACHE: Final = (b"cache_read_input", b"cache_creation_input")
+"""Anthropic's names of prompt tokens that `input_tokens` leaves out."""
 _TAIL: Final = 4096
 """Bytes at the end of a whole answer in which its usage is looked for."""
 
@@ -16,13 +20,15 @@ class Usage:
     """The tokens of one answer.
 
     streamed: it is a stream of server-sent events, each counted as one token until usage says better.
+    messages: it is Anthropic's: `input_tokens` are those that were neither found in the cache nor written to it.
     prompt, output, cached: token counts reported by the engine, -1 for none.
     """
 
-    __slots__ = ("_events", "_tail", "cached", "output", "prompt", "streamed")
+    __slots__ = ("_events", "_messages", "_tail", "cached", "output", "prompt", "streamed")
 
-    def __init__(self, streamed: bool) -> None:
+    def __init__(self, streamed: bool, messages: bool = False) -> None:
         self.streamed = streamed
+        self._messages = messages
         self.prompt = self.output = self.cached = -1
         self._events = 0
         self._tail = b""
@@ -30,7 +36,7 @@ class Usage:
     def see(self, data: bytes) -> None:
         """More of the answer's body arrived."""
         if self.streamed:
-            self._events += data.count(_EVENT)
+            self._events += data.count(_DELTA if self._messages else _EVENT)
             if _TOKENS in data:
                 self._read(data)
         else:
@@ -50,16 +56,18 @@ class Usage:
     @property
     def tokens(self) -> int:
         """Output tokens so far."""
+        if self._messages:  # the first event already reports an output, of none
+            return max(self.output, self._events)
         return self.output if self.output >= 0 else max(min(self._events, 1), self._events - 1)  # the last is [DONE]
 
     def _read(self, data: bytes) -> None:
         at = data.rfind(b'"usage"')
         if at < 0:
             return
-        for name, number in _COUNTS.findall(data, at):
-            if name == b"cached":
-                self.cached = int(number)
-            elif name == b"prompt" or name == b"input":
-                self.prompt = int(number)
-            else:
-                self.output = int(number)
+        counts = {name: int(number) for name, number in _COUNTS.findall(data, at)}
+        self.cached = counts.get(b"cached", self.cached)
+        self.prompt = counts.get(b"prompt", counts.get(b"input", self.prompt))
+        self.output = counts.get(b"completion", counts.get(b"output", self.output))
+        if self._messages and _CACHE[0] in counts:
+            self.cached = counts[_CACHE[0]]
+            self.prompt += self.cached + counts.get(_CACHE[1], 0)
