@@ -146,21 +146,27 @@ _BOUNDS: Final = frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusive
 
 
 def _number(schema: Mapping[str, Any], grain: int) -> float:
-    """1, or what is within the bounds; a whole number where `grain` is 1."""
+    """1, or what is nearest within the bounds; a whole number where `grain` is 1."""
     step = float(schema.get("multipleOf") or grain)
-    low, high = schema.get("minimum", schema.get("exclusiveMinimum")), schema.get("maximum")
-    high = schema.get("exclusiveMaximum", high) if high is None else high
-    shift = step or 0.5
-    if low is not None and "minimum" not in schema:
-        low = (low + high) / 2 if high is not None and not step else low + shift
-    if high is not None and "maximum" not in schema:
-        high = high - shift if step or low is None else high
-    value = 1.0 if low is None or low <= 1 else float(low)
-    value = value if high is None or value <= high else float(high)
-    if step:
-        value = ceil(value / step) * step
-        value = value if high is None or value <= high else floor(high / step) * step
+    low, high = (schema.get(name) for name in ("minimum", "maximum"))
+    above, below = (schema.get(name) for name in ("exclusiveMinimum", "exclusiveMaximum"))
+    if not step:
+        return _real(low if above is None else above, high if below is None else below)
+    lows = [] if low is None else [ceil(low / step)]
+    lows += [] if above is None else [floor(above / step) + 1]
+    highs = [] if high is None else [floor(high / step)]
+    highs += [] if below is None else [ceil(below / step) - 1]
+    value = min([max([ceil(1 / step), *lows]), *highs]) * step
     return int(value) if value == int(value) else value
+
+
+def _real(low: float | None, high: float | None) -> float:
+    """1, or a number strictly between the bounds."""
+    if low is not None and high is not None:
+        return (low + high) / 2
+    if low is not None:
+        return 1 if low < 1 else low + 1
+    return 1 if high is None or high > 1 else high - 1
 
 
 def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

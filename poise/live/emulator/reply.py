@@ -135,7 +135,9 @@ class Reply:
     def done(self, at: int) -> None:
         """All tokens are made."""
         took, decoding = at - self.arrived_at, at - self.first_at
-        self.account.ended(self.ask.finish, took, decoding, len(self.ask.prompt), self.made)
+        self.account.ended(
+            "stop" if self.ask.speech.stops else "length", took, decoding, len(self.ask.prompt), self.made
+        )
         if self.made < self.breaks_after or self._goes_on():
             self.close()
 

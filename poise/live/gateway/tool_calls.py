@@ -10,7 +10,9 @@ from poise.core.request import NO_TOOL, UNKNOWN_TOOL
 _NAME: Final = re.compile(
     rb'(?:"function":\s*\{|"type":\s*"tool_use",\s*"id":\s*"[^"\\]{1,64}",)\s*"name":\s*"([^"\\]{1,64})"'
 )
-_FINISH: Final = re.compile(rb'"(?:finish|stop)_reason":\s*"(\w{1,32})"')
+_FINISH: Final = re.compile(
+    rb'"(?:finish_reason":\s*"(?=\w{1,32}")|stop_reason":\s*"(?=(?:end_turn|max_tokens|stop_sequence|tool_use)"))(\w+)'
+)
 _TAIL: Final = 240
 """Bytes kept of what has passed, for what is cut in two by a chunk's end; longer than what is searched for."""
 TOOLS: Final = 1_000

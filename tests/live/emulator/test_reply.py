@@ -46,7 +46,7 @@ def answered(kind: type[Reply], ask: Any, *, cached: int | None = None) -> tuple
     page, metrics = Page(), Metrics("tiny")
     sequence = Sequence(RequestView(0, 0, len(ask.prompt)), ask.speech.tokens)
     sequence.cached = cached or 0
-    name = {"chat": "chatcmpl-0", "completion": "cmpl-0", "response": "resp_0"}[ask.kind]
+    name = {"chat": "chatcmpl-0", "completion": "cmpl-0", "response": "resp_0"}.get(ask.kind, "chatcmpl-0")
     reply = kind(ask, page, sequence, metrics, name, 1700000000, cached is not None)
     reply.begin()
     reply.admitted(5 * 10**9)
