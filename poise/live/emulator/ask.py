@@ -138,7 +138,7 @@ class Reader:
         try:
             return chat_of(body)
         except (TypeError, LookupError, AttributeError) as error:
-            raise Refused(400, f"messages: a message, a block or a tool lacks {error}") from None
+            raise Refused(400, f"the messages are not as the API has them: {type(error).__name__}: {error}") from None
 
     def _limit(self, body: Mapping[str, Any]) -> int:
         if body.get("max_tokens") is None:

@@ -120,6 +120,7 @@ class Score(Common, gc=False, kw_only=True):
     data_1: Raw = ABSENT
     data_2: Raw = ABSENT
     queries: Raw = ABSENT
+    query: Raw = ABSENT
     items: Raw = ABSENT
     documents: Raw = ABSENT
 

@@ -50,6 +50,8 @@ READERS: Final[dict[bytes, Reader]] = {
     b"/pooling": read_pooling,
     b"/tokenize": read_tokens,
     b"/detokenize": read_tokens,
+    b"/v1/tokenize": read_tokens,
+    b"/v1/detokenize": read_tokens,
     b"/v1/audio/transcriptions": read_sound("transcription"),
     b"/v1/audio/translations": read_sound("translation"),
     b"/v1/audio/speech": read_speech,

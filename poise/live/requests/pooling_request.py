@@ -24,7 +24,7 @@ def read_rerank(body: bytes) -> ParsedRequest | BadRequest:
 
 
 def read_score(body: bytes) -> ParsedRequest | BadRequest:
-    """The body of /score: texts in pairs, under any of vLLM's names."""
+    """The body of /score: texts in pairs, under any of the names that vLLM and SGLang have for them."""
     return guarded(_score, body)
 
 
@@ -50,7 +50,7 @@ def _rerank(body: bytes) -> ParsedRequest:
 
 def _score(body: bytes) -> ParsedRequest | BadRequest:
     given = _SCORE.decode(body)
-    first = next((each for each in (given.text_1, given.data_1, given.queries) if each is not ABSENT), ABSENT)
+    first = next((each for each in (given.text_1, given.data_1, given.queries, given.query) if each is not ABSENT), ABSENT)
     seconds = (given.text_2, given.data_2, given.items, given.documents)
     second = next((each for each in seconds if each is not ABSENT), ABSENT)
     if first is ABSENT or second is ABSENT:

@@ -41,7 +41,7 @@ def test_a_query_is_read_with_each_document(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "names", [("text_1", "text_2"), ("data_1", "data_2"), ("queries", "documents"), ("queries", "items")]
+    "names", [("text_1", "text_2"), ("data_1", "data_2"), ("queries", "documents"), ("queries", "items"), ("query", "items")]
 )
 def test_scores_of_pairs(names: tuple[str, str]) -> None:
     first, second = names
@@ -65,7 +65,7 @@ def test_a_plugins_data_count_by_their_size() -> None:
     assert 100 <= found.prompt_tokens() <= 110
 
 
-@pytest.mark.parametrize("path", ["/tokenize", "/detokenize"])
+@pytest.mark.parametrize("path", ["/tokenize", "/detokenize", "/v1/tokenize", "/v1/detokenize"])
 def test_a_tokenizer_alone_is_no_work(path: str) -> None:
     found = request(path, {"prompt": "x" * 4000, "tokens": [1] * 4000, "content": "x"})
     assert (found.text, found.prompt_tokens(), found.max_tokens) == (b"", 1, 1)
