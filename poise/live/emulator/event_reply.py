@@ -77,10 +77,9 @@ class MessageEvents(Reply):
                 self._send({"type": "content_block_start", "content_block": {"type": "text", "text": ""}, "index": 0})
             self._delta({"type": "text_delta", "text": text})
             return
-        at, end = place * PIECE, place * PIECE + len(text)
-        if at < call.start <= end:
+        begun, part = call.piece(place, text)
+        if begun:
             self._send({"type": "content_block_start", "content_block": block(call, {}), "index": 0})
-        part = text[max(call.start - at, 0) : max(call.end - at, 0)]
         if part:
             self._delta({"type": "input_json_delta", "partial_json": part})
 

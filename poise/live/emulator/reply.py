@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from poise.core.request import Sequence
 from poise.live.emulator import shape
 from poise.live.emulator.engine_request import EngineRequest
-from poise.live.emulator.tokens import PIECE, WORDS, Tokenizer
+from poise.live.emulator.tokens import WORDS, Tokenizer
 
 NEVER_BREAKS: Final = 1 << 60
 """More tokens than any answer can have."""
@@ -216,11 +216,9 @@ class StreamedReply(Reply):
         """Send what token `place` brings of a call: its name when that is complete, and a piece of its arguments."""
         call, frame = self.ask.call, self._frame
         assert call is not None
-        text = self.ask.speech.word(place)
-        at, end = place * PIECE, place * PIECE + len(text)
-        if at < call.start <= end:
+        named, part = call.piece(place, self.ask.speech.word(place))
+        if named:
             self.exchange.write(frame.call(call))
-        part = text[max(call.start - at, 0) : max(call.end - at, 0)]
         if part:
             self.exchange.write(frame.arguments(part))
         if place == self._last:

@@ -117,7 +117,13 @@ class Frame:
 def chat(asks: Sequence[EngineRequest], name: str, created: int, cached: int | None) -> bytes:
     """A whole chat completion, of one choice or several."""
     choices = [
-        {"index": ask.index, "message": _said(ask), "logprobs": None, "finish_reason": ask.finish, "stop_reason": None}
+        {
+            "index": ask.index,
+            "message": _message(ask),
+            "logprobs": None,
+            "finish_reason": ask.finish,
+            "stop_reason": None,
+        }
         | {"token_ids": None, "routed_experts": None}
         for ask in asks
     ]
@@ -127,7 +133,7 @@ def chat(asks: Sequence[EngineRequest], name: str, created: int, cached: int | N
     return encode(fields)
 
 
-def _said(ask: EngineRequest) -> dict[str, Any]:
+def _message(ask: EngineRequest) -> dict[str, Any]:
     """The message of a choice: a text, or the call of a tool."""
     called = ask.called
     content = ask.speech.text() if called is None else "" if called.named else None

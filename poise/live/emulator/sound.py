@@ -66,11 +66,11 @@ class Heard(Reply):
         """Send everything."""
         text = self.ask.speech.text()
         seconds = len(self.form.files["file"]) / POSITION_BYTES / POSITIONS
-        asked = self.form.fields.get("response_format", "json")
-        if asked == "text":
+        wanted = self.form.fields.get("response_format", "json")
+        if wanted == "text":
             self.exchange.answer(200, text.encode(), b"text/plain; charset=utf-8")
             return
-        if asked == "verbose_json":
+        if wanted == "verbose_json":
             language = self.form.fields.get("language", "en")
             whole = {"duration": seconds, "language": language, "text": text, "segments": [], "words": None}
             self.exchange.answer(200, shape.encode(whole))

@@ -23,6 +23,11 @@ class Called(NamedTuple):
     end: int
     named: bool
 
+    def piece(self, place: int, text: str) -> tuple[bool, str]:
+        """What token `place` of the answer brings: whether it completes the name, and a part of the arguments."""
+        at = place * PIECE
+        return at < self.start <= at + len(text), text[max(self.start - at, 0) : max(self.end - at, 0)]
+
 
 class Written:
     """The first `tokens` tokens of a text of ASCII; stops: whether that is all of it."""

@@ -50,7 +50,9 @@ def _rerank(body: bytes) -> ParsedRequest:
 
 def _score(body: bytes) -> ParsedRequest | BadRequest:
     given = _SCORE.decode(body)
-    first = next((each for each in (given.text_1, given.data_1, given.queries, given.query) if each is not ABSENT), ABSENT)
+    first = next(
+        (each for each in (given.text_1, given.data_1, given.queries, given.query) if each is not ABSENT), ABSENT
+    )
     seconds = (given.text_2, given.data_2, given.items, given.documents)
     second = next((each for each in seconds if each is not ABSENT), ABSENT)
     if first is ABSENT or second is ABSENT:

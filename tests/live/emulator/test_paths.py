@@ -122,7 +122,7 @@ def test_a_sound_is_heard_whole_and_streamed() -> None:
     loop.run(main())
 
 
-def test_what_is_said_lasts_as_its_tokens_do() -> None:
+def test_speech_lasts_as_its_tokens_do() -> None:
     async def main() -> None:
         async with an_engine() as engine:
             body = {"model": "tiny", "input": "Say this.", "voice": "any"}

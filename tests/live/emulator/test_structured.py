@@ -199,7 +199,7 @@ def test_calls_in_messages_are_blocks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "expected"),
     [
         ({"tools": "x"}, "Input should be a valid list"),
         ({"tools": [{}]}, "tools.0.function.name"),
@@ -209,6 +209,6 @@ def test_calls_in_messages_are_blocks() -> None:
         (schema_of({"type": "array", "minItems": "many"}), "the schema cannot be followed"),
     ],
 )
-def test_what_is_refused(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(Refused, match=said.replace("(", r"\(")):
+def test_what_is_refused(given: dict[str, Any], expected: str) -> None:
+    with pytest.raises(Refused, match=expected.replace("(", r"\(")):
         chat(**given)

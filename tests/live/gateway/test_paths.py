@@ -124,10 +124,10 @@ def test_errors_of_messages_are_anthropics() -> None:
             for engine in live.engines:
                 await engine.stop()
             cases.append((await send(live, "/v1/messages", MESSAGE, key).wait(), 503, "overloaded_error", "engine"))
-        for answer, status, kind, said in cases:
+        for answer, status, kind, expected in cases:
             found = json.loads(answer.body)
             assert (answer.status, found["type"], found["error"]["type"]) == (status, "error", kind), answer.body
-            assert said in found["error"]["message"]
+            assert expected in found["error"]["message"]
 
     run(main())
 

@@ -41,7 +41,8 @@ def test_a_query_is_read_with_each_document(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "names", [("text_1", "text_2"), ("data_1", "data_2"), ("queries", "documents"), ("queries", "items"), ("query", "items")]
+    "names",
+    [("text_1", "text_2"), ("data_1", "data_2"), ("queries", "documents"), ("queries", "items"), ("query", "items")],
 )
 def test_scores_of_pairs(names: tuple[str, str]) -> None:
     first, second = names
@@ -89,7 +90,7 @@ def test_speech_has_its_text_as_the_prompt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "param", "said"),
+    ("path", "body", "param", "expected"),
     [
         ("/rerank", {"query": "x"}, "documents", "documents is missing"),
         ("/score", {"text_1": "x"}, "text_2", "give text_1 and text_2"),
@@ -102,10 +103,10 @@ def test_speech_has_its_text_as_the_prompt() -> None:
         ("/v1/audio/transcriptions", form({"model": "m"})[:-9], None, "send its last boundary"),
     ],
 )
-def test_what_is_wrong_is_named(path: str, body: Any, param: str | None, said: str) -> None:
+def test_what_is_wrong_is_named(path: str, body: Any, param: str | None, expected: str) -> None:
     found = READERS[path.encode()](body if isinstance(body, bytes) else json.dumps(body).encode())
     assert isinstance(found, BadRequest) and (found.status, found.param) == (400, param)
-    assert said in found.message
+    assert expected in found.message
 
 
 @given(st.dictionaries(st.text("abc", min_size=1, max_size=3), st.text(st.characters(codec="utf-8"))), st.binary())
