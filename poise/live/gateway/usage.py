@@ -7,11 +7,11 @@ from typing import Final
 
 _EVENT: Final = b"data:"
 _TOKENS: Final = b'_tokens"'
-_COUNTS: Final = re.compile(rb'"(\w{5,27})_tokens":\s*(\d{1,15})')
+_COUNTS: Final = re.compile(
+    rb'"(completion|output|prompt|input|cached|cache_read_input|cache_creation_input)_tokens":\s*(\d{1,15})'
+)
 _DELTA: Final = b"event: content_block_delta"
 """The event of /v1/messages that brings output."""
-_CACHE: Final = (b"cache_read_input", b"cache_creation_input")
-"""Anthropic's names of prompt tokens that `input_tokens` leaves out."""
 _TAIL: Final = 4096
 """Bytes at the end of a whole answer in which its usage is looked for."""
 
@@ -64,10 +64,16 @@ class Usage:
         at = data.rfind(b'"usage"')
         if at < 0:
             return
-        counts = {name: int(number) for name, number in _COUNTS.findall(data, at)}
-        self.cached = counts.get(b"cached", self.cached)
-        self.prompt = counts.get(b"prompt", counts.get(b"input", self.prompt))
-        self.output = counts.get(b"completion", counts.get(b"output", self.output))
-        if self._messages and _CACHE[0] in counts:
-            self.cached = counts[_CACHE[0]]
-            self.prompt += self.cached + counts.get(_CACHE[1], 0)
+        prompt, beside = -1, 0  # beside: tokens that Anthropic counts beside `input_tokens`
+        for name, number in _COUNTS.findall(data, at):
+            if name == b"prompt" or name == b"input":
+                prompt = int(number)
+            elif name == b"cached" or name == b"cache_read_input":
+                self.cached = int(number)
+                beside += 0 if name == b"cached" else self.cached
+            elif name == b"cache_creation_input":
+                beside += int(number)
+            else:
+                self.output = int(number)
+        if prompt >= 0:
+            self.prompt = prompt + beside * self._messages

@@ -179,7 +179,9 @@ def test_output_so_far_of_a_stream_of_messages_is_its_deltas() -> None:
     usage.see(
         b'event: message_delta\ndata: {"usage":{"input_tokens":2,"output_tokens":5,"cache_read_input_tokens":7}}\n\n'
     )
-    assert (usage.prompt, usage.cached, usage.end()) == (9, 7, 5)
+    assert (usage.prompt, usage.cached) == (9, 7)
+    usage.see(b'event: message_delta\ndata: {"usage":{"output_tokens":6,"cache_read_input_tokens":7}}\n\n')
+    assert (usage.prompt, usage.cached, usage.end()) == (9, 7, 6), "the prompt is not counted twice"
 
 
 def test_turns_of_messages_stay_with_the_engine_that_has_their_prefix() -> None:
