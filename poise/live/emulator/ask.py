@@ -1,30 +1,29 @@
 """Parsing requests as vLLM does: bodies checked by its rules, prompts tokenized, answers drawn at random.
 
-Unknown fields are accepted and ignored, as vLLM does. Not emulated, and refused: more than one prompt or choice in a
-request, and inputs other than text. Accepted without effect: sampling parameters, `stop`, tools (they lengthen the
-prompt), response formats and `priority` (which vLLM ignores too under its default scheduling).
+Unknown fields are accepted and ignored, as vLLM does. Not emulated, and refused: more than one prompt in a request for
+text, and inputs other than text. Accepted without effect: sampling parameters, `stop` and `priority` (which vLLM
+ignores too under its default scheduling).
 """
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from poise.core.chance import Chance
+from poise.live.emulator.checks import keep_s, messages_of, or_one, prompt_of, sampling
+from poise.live.emulator.engine_request import EngineRequest
 from poise.live.emulator.identity import chain, salted
 from poise.live.emulator.refuse import Refused, invalid, missing, number, unfit, whole
+from poise.live.emulator.structured import Form, form_of
 from poise.live.emulator.tokens import Tokenizer, complete, converse, encode
+from poise.live.requests.messages_chat import chat_of
 
 LIKELY: Final = 512
 """An answer that may end by itself has 1 to `LIKELY` tokens, each length equally likely, or fewer if the limit is."""
-LONGEST_S: Final = 30 * 86_400
-"""The longest time for which KV is kept on request."""
 _U64: Final = (1 << 64) - 1
-_TTL: Final = re.compile(r"(\d{1,6})([smh])")
-_UNIT_S: Final = {"s": 1, "m": 60, "h": 3600}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,71 +42,42 @@ class Limits:
     adapters: Collection[str] = ()
 
 
-@dataclass(slots=True)
-class EngineRequest:
-    """A parsed request of the emulated engine.
-
-    kind: `chat`, `completion`, `response` or `embedding`.  prompt: its tokens.  speech: the answer's.
-    ids: of the whole blocks of prompt and answer; () without prefix caching.
-    usage, continuous: of a stream: whether a last chunk has the token counts, and whether each chunk has.
-    limit: most tokens of the answer.  temperature, top_p: repeated in responses.
-    salt: of the cache, "" for none.  whole: prompt tokens in whole KV blocks, which are cached.
-    keep_s: seconds for which its KV stays, 0 for as long as there is room.
-    """
-
-    kind: str
-    model: str
-    prompt: array[int]
-    speech: Tokenizer
-    ids: tuple[int, ...]
-    stream: bool = False
-    usage: bool = False
-    continuous: bool = False
-    priority: int = 0
-    echo: str = ""
-    limit: int = 0
-    temperature: float = 1.0
-    top_p: float = 1.0
-    salt: str = ""
-    whole: int = 0
-    keep_s: int = 0
-
-    @property
-    def finish(self) -> str:
-        """The finish reason: `stop` if the answer ends by itself, `length` at the limit."""
-        return "stop" if self.speech.stops else "length"
-
-
 class Reader:
-    """Parses request bodies."""
+    """Parses request bodies. What generates becomes one parsed request for each choice.
+
+    output: exact number of tokens of the answer, 0: as the request says.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self._chance = Chance(limits.seed)
 
-    def chat(self, body: Mapping[str, Any], output: int = 0) -> EngineRequest:
-        """`/v1/chat/completions`; output: exact number of tokens of the answer, 0: as the request says."""
+    def chat(self, body: Mapping[str, Any], output: int = 0) -> list[EngineRequest]:
+        """`/v1/chat/completions`."""
         model = self._model(body)
-        messages = _messages(body)
-        _sampling(body)
+        messages = messages_of(body)
+        sampling(body)
+        form = form_of(body)
         prompt = converse(messages, body.get("tools"))
         limit = whole(body, "max_completion_tokens", least=1)
         if limit is None:
             limit = whole(body, "max_tokens", least=1)
-        return self._made("chat", model, body, prompt, limit, output)
+        return self._choices("chat", model, body, prompt, limit, output, form)
 
-    def completion(self, body: Mapping[str, Any], output: int = 0) -> EngineRequest:
+    def completion(self, body: Mapping[str, Any], output: int = 0) -> list[EngineRequest]:
         """`/v1/completions`; `max_tokens` is 16 where it is not given."""
         model = self._model(body)
-        prompt, text = _prompt(body)
-        _sampling(body)
+        prompt, text = prompt_of(body)
+        sampling(body)
         limit = whole(body, "max_tokens", least=1)
-        ask = self._made("completion", model, body, prompt, 16 if limit is None else limit, output)
+        form = form_of({"response_format": body.get("response_format")})
+        choices = self._choices("completion", model, body, prompt, 16 if limit is None else limit, output, form)
         if body.get("echo"):
-            ask.echo = text
-        return ask
+            for ask in choices:
+                ask.echo = text
+        return choices
 
-    def response(self, body: Mapping[str, Any], output: int = 0) -> EngineRequest:
+    def response(self, body: Mapping[str, Any], output: int = 0) -> list[EngineRequest]:
         """`/v1/responses`: input as a text or as messages, instructions before it."""
         model = self._model(body)
         given = body.get("input")
@@ -122,28 +92,62 @@ class Reader:
         messages = [each for each in given if isinstance(each, Mapping) and "role" in each]
         if body.get("instructions"):
             messages.insert(0, {"role": "system", "content": str(body["instructions"])})
-        prompt = converse(_messages({"messages": messages}), body.get("tools"))
-        return self._made("response", model, body, prompt, whole(body, "max_output_tokens", least=1), output)
+        prompt = converse(messages_of({"messages": messages}), body.get("tools"))
+        limit = whole(body, "max_output_tokens", least=1)
+        return self._choices("response", model, {**body, "n": 1}, prompt, limit, output, None)
 
-    def embeddings(self, body: Mapping[str, Any]) -> list[EngineRequest]:
-        """`/v1/embeddings`: one parsed request for each input."""
+    def message(self, body: Mapping[str, Any], output: int = 0) -> list[EngineRequest]:
+        """`/v1/messages`: computed as the chat that vLLM makes of it."""
+        limit, chat = self._limit(body), self._chat(body)
+        sampling(chat)
+        form, prompt = form_of(chat), converse(messages_of(chat), chat.get("tools"))
+        return self._choices("message", str(chat["model"]), chat, prompt, limit, output, form, "max_completion_tokens")
+
+    def count(self, body: Mapping[str, Any]) -> int:
+        """`/v1/messages/count_tokens`: how many tokens the prompt has."""
+        chat = self._chat(body)
+        return len(converse(messages_of(chat), chat.get("tools")))
+
+    def pooling(self, body: Mapping[str, Any], prompts: list[array[int]]) -> list[EngineRequest]:
+        """Whatever computes prompts and generates nothing: one parsed request for each prompt."""
         model = self._model(body)
-        given = body.get("input")
-        if given is None or given == [] or given == "":
-            raise missing("input", body)
-        many = given if isinstance(given, list) and not isinstance(given[0], int) else [given]
-        return [self._made("embedding", model, {}, _prompt({"prompt": each})[0], 1, 1) for each in many]
+        return [self._made("pooling", model, {}, prompt, 1, 1) for prompt in prompts]
+
+    def plain(self, kind: str, body: Mapping[str, Any], prompt: array[int], output: int = 0) -> EngineRequest:
+        """A request whose answer is one text, or sound."""
+        stream = {name: body[name] for name in ("stream", "seed") if name in body}
+        return self._made(kind, self._model(body), stream, prompt, None, output)
 
     def tokens(self, body: Mapping[str, Any]) -> array[int]:
         """`/tokenize`: of a prompt or of messages."""
         if body.get("model") is not None:
             self._model(body)
         if "messages" in body:
-            return converse(_messages(body), body.get("tools"))
+            return converse(messages_of(body), body.get("tools"))
         prompt = body.get("prompt")
         if not isinstance(prompt, str):
             raise missing("prompt", body)
         return complete(prompt) if body.get("add_special_tokens", True) else encode(prompt)
+
+    def _chat(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The chat in a body of /v1/messages, which must name its model."""
+        for name in ("model", "messages"):
+            if body.get(name) is None:
+                raise missing(name, body)
+        self._model(body)
+        try:
+            return chat_of(body)
+        except (TypeError, LookupError, AttributeError) as error:
+            raise Refused(400, f"the messages are not as the API has them: {type(error).__name__}: {error}") from None
+
+    def _limit(self, body: Mapping[str, Any]) -> int:
+        if body.get("max_tokens") is None:
+            raise missing("max_tokens", body)
+        limit = whole(body, "max_tokens") or 0
+        if limit <= 0:
+            why = ValueError("max_tokens must be positive")
+            raise invalid("value_error", ("max_tokens",), f"Value error, {why}", limit, ctx={"error": why})
+        return limit
 
     def _model(self, body: Mapping[str, Any]) -> str:
         """The model's name in the request; the first served name where none is given."""
@@ -157,9 +161,55 @@ class Reader:
             )
         return str(model)
 
+    def _choices(
+        self,
+        kind: str,
+        model: str,
+        body: Mapping[str, Any],
+        prompt: array[int],
+        limit: int | None,
+        output: int,
+        form: Form | None,
+        field: str = "max_tokens",
+    ) -> list[EngineRequest]:
+        """One request for each choice, as vLLM makes them: equal prompts, answers of their own."""
+        count = whole(body, "n") or 1
+        return [self._made(kind, model, body, prompt, limit, output, form, field, index) for index in range(count)]
+
     def _made(
-        self, kind: str, model: str, body: Mapping[str, Any], prompt: array[int], limit: int | None, output: int
+        self,
+        kind: str,
+        model: str,
+        body: Mapping[str, Any],
+        prompt: array[int],
+        limit: int | None,
+        output: int,
+        form: Form | None = None,
+        field: str = "max_tokens",
+        index: int = 0,
     ) -> EngineRequest:
+        limit = self._room(prompt, limit, field)
+        drawn, exact = self._drawn(body, prompt, limit, output, index)
+        speech, call = (drawn, None) if form is None else form.answer(drawn, limit, exact, self._chance)
+        options = body.get("stream_options") or {}
+        return EngineRequest(
+            kind, model, prompt, speech, self._ids(body, model, prompt + speech.ids()[:-1]),
+            stream=bool(body.get("stream")),
+            usage=bool(options.get("include_usage")),
+            continuous=bool(options.get("include_usage") and options.get("continuous_usage_stats")),
+            priority=whole(body, "priority") or 0,
+            limit=limit,
+            temperature=or_one(number(body, "temperature")),
+            top_p=or_one(number(body, "top_p")),
+            salt=str(body.get("cache_salt") or ""),
+            whole=len(prompt) - len(prompt) % self.limits.block if self.limits.caching else 0,
+            keep_s=keep_s(body),
+            index=index,
+            call=call,
+        )  # fmt: skip
+
+    def _room(self, prompt: array[int], limit: int | None, field: str) -> int:
+        """Most tokens of the answer: the limit, or what the context leaves."""
         context = self.limits.context
         tokens, room = len(prompt), context - len(prompt)
         if room < 0:
@@ -172,48 +222,38 @@ class Reader:
             )
         if limit is not None and limit > context:
             raise unfit(
-                f"max_tokens={limit} cannot be greater than max_model_len={context}. Please request fewer output "
-                f"tokens.",
-                "max_tokens",
+                f"{field}={limit} cannot be greater than max_model_len={context}. Please request fewer output tokens.",
+                field,
                 limit,
             )
         limit = room if limit is None else min(limit, room)
         if not limit:
             raise unfit("max_tokens must be at least 1, got 0.", "max_tokens", 0)
-        speech = self._speech(body, prompt, limit, output)
-        options = body.get("stream_options") or {}
-        return EngineRequest(
-            kind, model, prompt, speech, self._ids(body, model, prompt, speech),
-            stream=bool(body.get("stream")),
-            usage=bool(options.get("include_usage")),
-            continuous=bool(options.get("include_usage") and options.get("continuous_usage_stats")),
-            priority=whole(body, "priority") or 0,
-            limit=limit,
-            temperature=_or_one(number(body, "temperature")),
-            top_p=_or_one(number(body, "top_p")),
-            salt=str(body.get("cache_salt") or ""),
-            whole=tokens - tokens % self.limits.block if self.limits.caching else 0,
-            keep_s=_keep_s(body),
-        )  # fmt: skip
+        return limit
 
-    def _speech(self, body: Mapping[str, Any], prompt: array[int], limit: int, output: int) -> Tokenizer:
-        """The answer: its words and length are drawn from prompt and seed, so equal requests have equal answers."""
+    def _drawn(
+        self, body: Mapping[str, Any], prompt: array[int], limit: int, output: int, index: int
+    ) -> tuple[Tokenizer, bool]:
+        """The answer: its words and length are drawn from prompt and seed, so equal requests have equal answers.
+
+        With whether its length is dictated.
+        """
         least = whole(body, "min_tokens", least=0) or 0
         if least > limit:
             raise Refused(400, f"min_tokens must be less than or equal to max_tokens={limit}, got {least}.")
         chance = self._chance
-        chance.key = chain(prompt, len(prompt), (whole(body, "seed") or 0) & _U64)[0]
+        chance.key = chain(prompt, len(prompt), ((whole(body, "seed") or 0) + index) & _U64)[0]
         bits = chance.bits("words")
         if output:
-            return Tokenizer(bits, min(output, limit), output < limit)
+            return Tokenizer(bits, min(output, limit), output < limit), True
         if body.get("ignore_eos") or least == limit:
-            return Tokenizer(bits, limit, False)
+            return Tokenizer(bits, limit, False), True
         low = max(least, 1)
         high = max(min(limit, LIKELY), low)
         length = low + (chance.bits("length") * (high - low + 1) >> 64)
-        return Tokenizer(bits, length, length < limit)
+        return Tokenizer(bits, length, length < limit), False
 
-    def _ids(self, body: Mapping[str, Any], model: str, prompt: array[int], speech: Tokenizer) -> tuple[int, ...]:
+    def _ids(self, body: Mapping[str, Any], model: str, computed: array[int]) -> tuple[int, ...]:
         """The whole blocks of prompt and answer; the answer's last token is never computed."""
         if not self.limits.caching:
             return ()
@@ -222,79 +262,4 @@ class Reader:
             raise unfit("Parameter 'cache_salt' must be a non-empty string if provided.", "cache_salt")
         if model in self.limits.adapters:
             salt = f"{salt or ''}\0{model}"
-        return chain(prompt + speech.ids()[:-1], self.limits.block, salted(salt or ""))
-
-
-def _messages(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The messages, each with a role and a content that is text."""
-    messages = body.get("messages")
-    if messages is None:
-        raise missing("messages", body)
-    if not isinstance(messages, list):
-        raise invalid("list_type", ("messages",), "Input should be a valid list", messages)
-    if not messages:
-        raise Refused(400, "Cannot apply chat template to an empty conversation. Provide at least one message.")
-    for place, message in enumerate(messages):
-        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-            raise invalid("missing", ("messages", place, "role"), "Field required", message)
-        content = message.get("content")
-        for part in content if isinstance(content, list) else ():
-            if not isinstance(part, Mapping) or not isinstance(part.get("text"), str):
-                raise Refused(400, "the emulated engine reads text only; send content parts that have a `text`")
-        if content is not None and not isinstance(content, str | list):
-            raise invalid("string_type", ("messages", place, "content"), "Input should be a valid string", content)
-    return messages
-
-
-def _prompt(body: Mapping[str, Any]) -> tuple[array[int], str]:
-    """The tokens of a prompt that is a text or tokens, or a list of just one such; and its text, if it has one."""
-    prompt = body.get("prompt")
-    if isinstance(prompt, list) and len(prompt) == 1 and not isinstance(prompt[0], int):
-        prompt = prompt[0]
-    if prompt is None or prompt in ("", []):
-        raise unfit("Either prompt or prompt_embeds must be provided and non-empty.", "prompt")
-    if isinstance(prompt, str):
-        return complete(prompt), prompt
-    if not isinstance(prompt, list):
-        raise _no_prompt(prompt)
-    if not all(isinstance(each, int) and 0 <= each < 1 << 64 for each in prompt):
-        raise Refused(400, "the emulated engine takes one prompt a request: a text, or token ids from 0 up")
-    return array("Q", prompt), ""
-
-
-def _no_prompt(given: object) -> Refused:
-    """The refusal of a prompt of none of the four types: one error for each of them."""
-    a_list, a_text = (("list_type", "Input should be a valid list"), ("string_type", "Input should be a valid string"))
-    errors = [invalid(kind, ("prompt",), message, given) for kind, message in (a_list, a_list, a_text, a_list)]
-    text = "".join(each.message.partition(":")[2] for each in errors)
-    return Refused(400, f"{len(errors)} validation errors:{text}", errors[0].kind, errors[0].param)
-
-
-def _keep_s(body: Mapping[str, Any]) -> int:
-    """Seconds of Dynamo's `nvext.cache_control`: a ttl as in `30s`, `5m`, `1h`; 0 for anything else."""
-    extension = body.get("nvext")
-    control = extension.get("cache_control") if isinstance(extension, Mapping) else None
-    if not isinstance(control, Mapping) or control.get("type") != "ephemeral":
-        return 0
-    found = _TTL.fullmatch(str(control.get("ttl")))
-    return min(int(found[1]) * _UNIT_S[found[2]], LONGEST_S) if found else 0
-
-
-def _or_one(value: float | None) -> float:
-    return 1.0 if value is None else value
-
-
-def _sampling(body: Mapping[str, Any]) -> None:
-    """Refuse what vLLM's sampling parameters refuse, for the parameters that requests are likely to have."""
-    temperature, top_p = number(body, "temperature"), number(body, "top_p")
-    if temperature is not None and temperature < 0:
-        raise unfit(f"temperature must be non-negative, got {temperature}.", "temperature", temperature)
-    if top_p is not None and not 0 < top_p <= 1:
-        raise unfit(f"top_p must be in (0, 1], got {top_p}.", "top_p", top_p)
-    choices = whole(body, "n")
-    if choices is not None and choices < 1:
-        raise Refused(400, f"n must be at least 1, got {choices}.")
-    if choices is not None and choices > 1:
-        raise Refused(400, f"the emulated engine makes one choice a request, not n={choices}", param="n")
-    if body.get("stream_options") and not body.get("stream"):
-        raise unfit("Stream options can only be defined when `stream=True`.", "stream_options")
+        return chain(computed, self.limits.block, salted(salt or ""))

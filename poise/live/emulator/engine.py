@@ -15,8 +15,8 @@ from xxhash import xxh3_64_intdigest
 from poise.core.policy import Bundle
 from poise.core.request import RequestView, Sequence
 from poise.core.units import SECOND
-from poise.live.emulator.ask import EngineRequest
 from poise.live.emulator.drive import Driver
+from poise.live.emulator.engine_request import EngineRequest
 from poise.live.emulator.events import Ledger
 from poise.live.emulator.identity import KeepOutputs, ends
 from poise.live.emulator.loras import Loras

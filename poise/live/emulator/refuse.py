@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from poise.live.http.refuse import error_body
+from poise.live.http.refuse import ANTHROPIC, error_body
+
+INVALID: Final = "Bad Request"
+"""The kind of refusals by the types of fields."""
 
 
 class Refused(Exception):
@@ -21,8 +24,11 @@ class Refused(Exception):
         self.kind = kind
         self.param = param
 
-    def body(self) -> bytes:
-        """vLLM's `ErrorResponse`."""
+    def body(self, path: str = "") -> bytes:
+        """vLLM's `ErrorResponse`, or Anthropic's on its paths, but for what pydantic refuses there."""
+        if path.startswith(ANTHROPIC) and self.kind != INVALID:
+            error = {"type": self.kind, "message": self.message}
+            return msgspec.json.encode({"type": "error", "error": error})
         return error_body(self.status, self.kind, self.message, self.param)
 
 
@@ -57,7 +63,7 @@ def invalid(kind: str, where: tuple[str | int, ...], message: str, given: object
     """The refusal of a field by its type, worded as vLLM words pydantic's errors."""
     place = ".".join(map(str, ("body", *where)))
     error = {"type": kind, "loc": place, "msg": message, "input": _shown(given), **more}
-    return Refused(400, f"1 validation error:\n  {error}", "Bad Request", place)
+    return Refused(400, f"1 validation error:\n  {error}", INVALID, place)
 
 
 def _shown(given: object) -> str:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import collections.abc as abc
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from poise.core.request import Sequence
 from poise.live.emulator import shape
-from poise.live.emulator.ask import EngineRequest
-from poise.live.emulator.tokens import WORDS
+from poise.live.emulator.engine_request import EngineRequest
+from poise.live.emulator.tokens import WORDS, Tokenizer
 
 NEVER_BREAKS: Final = 1 << 60
 """More tokens than any answer can have."""
 
-_STREAM: Final = [(b"content-type", b"text/event-stream; charset=utf-8")]
+STREAM: Final = [(b"content-type", b"text/event-stream; charset=utf-8")]
 _WORDS: Final = tuple(word.encode() for word in WORDS)
 
 
@@ -49,16 +50,40 @@ class Account(Protocol):
         ...
 
 
-class Reply:
-    """One answer: counts tokens and keeps its instants (picoseconds); subclasses write whole answers and streams.
+class Choices:
+    """The choices of one answer. left: how many are not complete.  made: tokens of those that are."""
 
+    __slots__ = ("left", "made", "opened", "replies")
+
+    def __init__(self, replies: abc.Sequence[Reply]) -> None:
+        self.replies = replies
+        self.left = len(replies)
+        self.made = 0
+        self.opened = False
+
+    @property
+    def asks(self) -> list[EngineRequest]:
+        """Their requests."""
+        return [reply.ask for reply in self.replies]
+
+    def one_more(self, reply: Reply) -> bool:
+        """One is complete; whether all are."""
+        self.left -= 1
+        self.made += reply.made
+        return not self.left
+
+
+class Reply:
+    """One choice of an answer: counts tokens and keeps instants (picoseconds); subclasses write answers and streams.
+
+    choices: all that the answer has.
     breaks_after: tokens after which a fault strikes: `strike` is called, and returns whether the answer continues.
     details: whether usage has the cached tokens.
     """
 
     __slots__ = (
-        "account", "admitted_at", "arrived_at", "ask", "breaks_after", "created", "details", "exchange", "first_at",
-        "made", "name", "sequence", "strike",
+        "account", "admitted_at", "arrived_at", "ask", "breaks_after", "choices", "created", "details", "exchange",
+        "first_at", "made", "name", "sequence", "strike",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +108,7 @@ class Reply:
         self.first_at = 0
         self.breaks_after = NEVER_BREAKS
         self.strike: Callable[[], bool] | None = None
+        self.choices = Choices([self])
 
     @property
     def cached(self) -> int | None:
@@ -109,7 +135,9 @@ class Reply:
     def done(self, at: int) -> None:
         """All tokens are made."""
         took, decoding = at - self.arrived_at, at - self.first_at
-        self.account.ended(self.ask.finish, took, decoding, len(self.ask.prompt), self.made)
+        self.account.ended(
+            "stop" if self.ask.speech.stops else "length", took, decoding, len(self.ask.prompt), self.made
+        )
         if self.made < self.breaks_after or self._goes_on():
             self.close()
 
@@ -136,97 +164,83 @@ class Reply:
 
 
 class WholeReply(Reply):
-    """An answer that is sent when it is complete."""
+    """An answer that is sent when all its choices are complete."""
 
     __slots__ = ()
 
     def close(self) -> None:
         """Send everything."""
-        made, head = self.made, (self.ask, self.name, self.created)
+        choices, first = self.choices, self.choices.replies[0]
+        if not choices.one_more(self):
+            return
+        head = (self.name, self.created)
         if self.ask.kind == "chat":
-            body = shape.chat(*head, self.cached)
+            body = shape.chat(choices.asks, *head, first.cached)
         elif self.ask.kind == "completion":
-            body = shape.completion(*head, self.cached)
+            body = shape.completion(choices.asks, *head, first.cached)
         else:
             status = "completed" if self.ask.speech.stops else "incomplete"
-            body = shape.encode(shape.response(*head, made, self.cached, status))
+            body = shape.encode(shape.response(self.ask, *head, self.made, self.cached, status))
         self.exchange.answer(200, body)
 
 
 class StreamedReply(Reply):
-    """A chat completion or a completion, streamed: one event a token."""
+    """A choice of a chat completion or a completion, streamed: one event a token."""
 
-    __slots__ = ("_frame", "_last", "_place", "_plain", "_stride")
+    __slots__ = ("_frame", "_last", "_place", "_plain", "_words")
 
     def begin(self) -> None:
-        """Send the head."""
+        """Send the head, once for all choices."""
         self._frame = shape.Frame(self.ask, self.name, self.created)
         self._last = self.ask.speech.tokens - 1
+        self._words = self.ask.speech if isinstance(self.ask.speech, Tokenizer) else None
         self._plain = not self.ask.continuous
-        self.exchange.start(200, _STREAM)
+        if not self.ask.index:
+            self.exchange.start(200, STREAM)
 
     def say(self, place: int) -> None:
-        """Send a token; the first one follows the role, or an echo of the prompt."""
-        frame, speech = self._frame, self.ask.speech
+        """Send a token; the first one follows the roles of all choices, or an echo of the prompt."""
+        frame, speech, words = self._frame, self.ask.speech, self._words
         if not place:
             self._open()
-        if place == self._last:
-            self.exchange.write(frame.content(speech.word(place), self.ask.finish, self._reported_cached()))
-        elif self._plain:
-            self.exchange.write(frame.head + _WORDS[speech.place(place)] + frame.tail)
+        if self.ask.call is not None:
+            self._call(place)
+        elif place == self._last:
+            self.exchange.write(frame.content(speech.word(place), self.ask.finish, self._reported_made()))
+        elif self._plain and words is not None:
+            self.exchange.write(frame.head + _WORDS[words.place(place)] + frame.tail)
         else:
-            self.exchange.write(frame.content(speech.word(place), None, self._reported_cached()))
+            self.exchange.write(frame.content(speech.word(place), None, self._reported_made()))
+
+    def _call(self, place: int) -> None:
+        """Send what token `place` brings of a call: its name when that is complete, and a piece of its arguments."""
+        call, frame = self.ask.call, self._frame
+        assert call is not None
+        named, part = call.piece(place, self.ask.speech.word(place))
+        if named:
+            self.exchange.write(frame.call(call))
+        if part:
+            self.exchange.write(frame.arguments(part))
+        if place == self._last:
+            self.exchange.write(frame.delta({}, self.ask.finish, self._reported_made()))
 
     def close(self) -> None:
-        """Send the usage, if it was requested, and the end."""
+        """With the last choice, send the usage, if it was requested, and the end."""
+        if not self.choices.one_more(self):
+            return
         if self.ask.usage:
-            self.exchange.write(self._frame.total(self.made, self.cached))
+            self.exchange.write(self._frame.total(self.choices.made, self.choices.replies[0].cached))
         self.exchange.write(shape.DONE)
         self.exchange.end()
 
     def _open(self) -> None:
-        if self.ask.kind == "chat":
-            self.exchange.write(self._frame.role())
-        elif self.ask.echo:
+        if self.ask.echo:
             self.exchange.write(self._frame.content(self.ask.echo, None))
+        if self.ask.kind == "chat" and not self.choices.opened:
+            self.choices.opened = True
+            for reply in self.choices.replies:
+                assert isinstance(reply, StreamedReply)
+                self.exchange.write(reply._frame.role())
 
-    def _reported_cached(self) -> int:
+    def _reported_made(self) -> int:
         return self.made if self.ask.continuous else 0
-
-
-class Events(Reply):
-    """A streamed response of `/v1/responses`."""
-
-    __slots__ = ("_number",)
-
-    def begin(self) -> None:
-        """Send the head and the event that the response is created."""
-        self._number = 0
-        self.exchange.start(200, _STREAM)
-        response = shape.response(self.ask, self.name, self.created, 0, None, "in_progress")
-        self._send("response.created", response=response)
-        self._send("response.in_progress", response=response)
-
-    def say(self, place: int) -> None:
-        """Send a token."""
-        if not place:
-            self._send("response.output_item.added", output_index=0, item=shape.message(self.name, "", "in_progress"))
-            self._of_part("response.content_part.added", part=shape.part(""))
-        self._of_part("response.output_text.delta", delta=self.ask.speech.word(place), logprobs=[])
-
-    def close(self) -> None:
-        """Send the events that text, part, message and response are complete."""
-        text, status = self.ask.speech.text(), "completed" if self.ask.speech.stops else "incomplete"
-        self._of_part("response.output_text.done", text=text, logprobs=[])
-        self._of_part("response.content_part.done", part=shape.part(text))
-        self._send("response.output_item.done", output_index=0, item=shape.message(self.name, text, "completed"))
-        response = shape.response(self.ask, self.name, self.created, self.made, self.cached, status)
-        self._send("response.completed", response=response)  # also where its status is another one, as in vLLM
-        self.exchange.end()
-
-    def _of_part(self, kind: str, **data: Any) -> None:
-        self._send(kind, item_id=f"msg_{self.name[5:]}", output_index=0, content_index=0, **data)
-
-    def _send(self, kind: str, **data: Any) -> None:
-        self.exchange.write(shape.named(self._number, {"type": kind, **data}))
-        self._number += 1

@@ -5,26 +5,27 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from poise.core.errors import UserError
 from poise.core.version import version
-from poise.live.emulator import shape
-from poise.live.emulator.ask import EngineRequest, Limits, Reader
+from poise.live.emulator import pooling, shape, sound
+from poise.live.emulator.ask import Limits, Reader
+from poise.live.emulator.checks import OUTPUT, output_of
 from poise.live.emulator.engine import Core
+from poise.live.emulator.engine_request import EngineRequest
+from poise.live.emulator.event_reply import STREAMED, MessageReply
 from poise.live.emulator.fault import Fault, Faults, read_fault
 from poise.live.emulator.nonsense import arm
 from poise.live.emulator.options import Plan
-from poise.live.emulator.refuse import Refused, read_json
-from poise.live.emulator.reply import Events, StreamedReply, WholeReply
-from poise.live.emulator.tokens import decode
-from poise.live.emulator.vectors import Vector, Vectors
+from poise.live.emulator.refuse import Refused, missing, read_json
+from poise.live.emulator.reply import Choices, Reply, StreamedReply, WholeReply
+from poise.live.emulator.tokens import complete, decode
 from poise.live.http import Exchange
 
-OUTPUT: Final = b"x-emulated-output-tokens"
-"""A header that fixes how many tokens an answer has."""
 SESSION: Final = b"x-session-id"
 """A header that names the conversation, as the gateway reads it too: its pinned KV is released when it returns."""
 PLAIN: Final = b"text/plain; charset=utf-8"
@@ -78,7 +79,12 @@ class Service:
             "/v1/chat/completions": {"POST": self._chat},
             "/v1/completions": {"POST": self._completion},
             "/v1/responses": {"POST": self._response},
-            "/v1/embeddings": {"POST": self._embeddings},
+            "/v1/messages": {"POST": self._message},
+            "/v1/messages/count_tokens": {"POST": self._count},
+            "/v1/audio/transcriptions": {"POST": self._hear},
+            "/v1/audio/translations": {"POST": self._hear},
+            "/v1/audio/speech": {"POST": self._say},
+            **{path: {"POST": partial(self._pool, kind)} for path, kind in pooling.PATHS.items()},
             "/v1/models": {"GET": self._models},
             "/tokenize": {"POST": self._tokenize},
             "/detokenize": {"POST": self._detokenize},
@@ -110,7 +116,7 @@ class Service:
         try:
             self._route(exchange)
         except Refused as refused:
-            exchange.answer(refused.status, refused.body())
+            exchange.answer(refused.status, refused.body(exchange.path))
 
     def unpark(self) -> None:
         """End a stall."""
@@ -153,21 +159,60 @@ class Service:
             raise Refused(404, f"Response with id '{previous}' not found.", "invalid_request_error", "response_id")
         self._infer(exchange, self.reader.response)
 
-    def _infer(self, exchange: Exchange, read: Callable[[Mapping[str, Any], int], EngineRequest]) -> None:
+    def _message(self, exchange: Exchange) -> None:
+        self._infer(exchange, self.reader.message)
+
+    def _infer(self, exchange: Exchange, read: Callable[[Mapping[str, Any], int], list[EngineRequest]]) -> None:
         if self._rejects(exchange):
             return
         body = read_json(exchange.body)
-        ask = read(body, _output(exchange))
-        core = self.engine.core
-        kind = WholeReply if not ask.stream else Events if ask.kind == "response" else StreamedReply
-        name = _name(ask, exchange, body)
-        if ask.kind == "response":
+        asks = read(body, output_of(exchange.header(OUTPUT)))
+        first = asks[0]
+        whole = MessageReply if first.kind == "message" else WholeReply
+        name = _name(shape.PREFIXES[first.kind], exchange, body)
+        if first.kind == "response":
             self._keep(name)
-        reply = core.take(kind, ask, exchange, name, exchange.header(SESSION))
-        exchange.gone = lambda: core.drop(reply)
-        arm(reply, exchange, core, self.engine.faults)
-        reply.begin()
-        core.run(reply)
+        self._start(exchange, asks, STREAMED.get(first.kind, StreamedReply) if first.stream else whole, name)
+
+    def _start(self, exchange: Exchange, asks: list[EngineRequest], kind: type[Reply], name: str, **more: Any) -> None:
+        """Queue all choices of an answer at once."""
+        core, session = self.engine.core, exchange.header(SESSION)
+        replies = [core.take(kind, ask, exchange, name, session) for ask in asks]
+
+        def drop() -> None:
+            for reply in replies:
+                core.drop(reply)
+
+        exchange.gone = drop
+        arm(replies[0], exchange, drop, self.engine.faults)
+        choices = Choices(replies)
+        for reply in replies:
+            reply.choices = choices
+            for field, value in more.items():
+                setattr(reply, field, value)
+            reply.begin()
+        for reply in replies:
+            core.run(reply)
+
+    def _hear(self, exchange: Exchange) -> None:
+        if self._rejects(exchange):
+            return
+        form = sound.form(exchange.body)
+        given = sound.fields(form)
+        ask = self.reader.plain("transcription", given, sound.heard(form), output_of(exchange.header(OUTPUT)))
+        kind = sound.HeardEvents if ask.stream else sound.Heard
+        self._start(exchange, [ask], kind, _name(shape.PREFIXES[ask.kind], exchange, given), form=form)
+
+    def _say(self, exchange: Exchange) -> None:
+        if self._rejects(exchange):
+            return
+        body = read_json(exchange.body)
+        if not isinstance(body.get("input"), str):
+            raise missing("input", body)
+        ask = self.reader.plain(
+            "speech", {"model": body.get("model")}, complete(body["input"]), output_of(exchange.header(OUTPUT))
+        )
+        self._start(exchange, [ask], sound.Spoken, _name(shape.PREFIXES[ask.kind], exchange, body))
 
     def _keep(self, response: str) -> None:
         """Remember a response, and the last ones before it, when another continues from it."""
@@ -175,25 +220,13 @@ class Service:
         if len(self._responses) > KEPT:
             del self._responses[next(iter(self._responses))]
 
-    def _embeddings(self, exchange: Exchange) -> None:
+    def _pool(self, kind: pooling.Kind, exchange: Exchange) -> None:
         if self._rejects(exchange):
             return
         body = read_json(exchange.body)
-        asks = self.reader.embeddings(body)
-        core = self.engine.core
-        name = _name(asks[0], exchange, body)
-        vectors = Vectors(asks, exchange, name, int(time.time()), body.get("encoding_format") == "base64")
-        replies = [core.take(Vector, ask, exchange, name) for ask in asks]
-
-        def gone() -> None:
-            for reply in replies:
-                core.drop(reply)
-
-        exchange.gone = gone
-        for reply in replies:
-            assert isinstance(reply, Vector)
-            reply.vectors = vectors
-            core.run(reply)
+        asks = self.reader.pooling(body, kind.prompts(body))
+        pooled = pooling.Pooled(kind, asks, body, exchange, int(time.time()))
+        self._start(exchange, asks, pooling.PooledReply, _name(kind.prefix, exchange, body), pooled=pooled)
 
     def _rejects(self, exchange: Exchange) -> bool:
         fault = self.engine.faults.meet("reject")
@@ -201,7 +234,7 @@ class Service:
             return False
         kind = "RateLimitError" if fault.status == 429 else "ServiceUnavailableError"
         refused = Refused(fault.status, "the engine takes no requests at present", kind)
-        exchange.answer(fault.status, refused.body(), headers=[(b"retry-after", b"1")])
+        exchange.answer(fault.status, refused.body(exchange.path), headers=[(b"retry-after", b"1")])
         return True
 
     # Facts -----------------------------------------------------------------------------------------------------------
@@ -224,6 +257,11 @@ class Service:
         tokens = self.reader.tokens(read_json(exchange.body)).tolist()
         fields = {"count": len(tokens), "max_model_len": self.plan.context, "tokens": tokens, "token_strs": None}
         exchange.answer(200, shape.encode(fields))
+
+    def _count(self, exchange: Exchange) -> None:
+        tokens = self.reader.count(read_json(exchange.body))
+        context = {"original_input_tokens": tokens}
+        exchange.answer(200, shape.encode({"input_tokens": tokens, "context_management": context}))
 
     def _detokenize(self, exchange: Exchange) -> None:
         tokens = read_json(exchange.body).get("tokens")
@@ -266,18 +304,8 @@ class Service:
         exchange.answer(200, b"[]")
 
 
-def _name(ask: EngineRequest, exchange: Exchange, body: Mapping[str, Any]) -> str:
+def _name(prefix: str, exchange: Exchange, body: Mapping[str, Any]) -> str:
     """The id of an answer: the caller's own if there is one, as in vLLM."""
     given = exchange.header(b"x-request-id")
     own = given.decode("latin-1") if given else str(body.get("request_id") or "")
-    return shape.PREFIXES[ask.kind] + (own or secrets.token_hex(16))
-
-
-def _output(exchange: Exchange) -> int:
-    """The number of tokens in the header, 0 without it."""
-    given = exchange.header(OUTPUT)
-    if given is None:
-        return 0
-    if not given.isdigit() or not int(given):
-        raise Refused(400, f"{OUTPUT.decode()} must be a number of tokens, 1 or more", param=OUTPUT.decode())
-    return int(given)
+    return prefix + (own or secrets.token_hex(16))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from poise.live.emulator.ask import EngineRequest
+from poise.live.emulator.engine_request import EngineRequest
+from poise.live.emulator.written import Called
 
 DONE: Final = b"data: [DONE]\n\n"
 """The event that ends a stream."""
 
-PREFIXES: Final = {"chat": "chatcmpl-", "completion": "cmpl-", "response": "resp_", "embedding": "embd-"}
+PREFIXES: Final = {
+    "chat": "chatcmpl-", "message": "chatcmpl-", "completion": "cmpl-", "response": "resp_", "transcription": "trsc-",
+    "speech": "speech-",
+}  # fmt: skip
 """Prefixes of answers' ids."""
 
 FINGERPRINT: Final = "vllm-0.32.0-emulated"
@@ -59,23 +63,36 @@ class Frame:
 
     def role(self) -> bytes:
         """The first chunk of a chat."""
-        choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
-        fields = {**self._common, "choices": [choice]}
+        choice = {"index": self.ask.index, "delta": {"role": "assistant", "content": ""}}
+        fields = {**self._common, "choices": [choice | {"logprobs": None, "finish_reason": None}]}
         if self.ask.continuous:
             fields["usage"] = self._so_far(0)
         return event(fields | {"prompt_token_ids": None, "prompt_text": None})
 
     def content(self, text: str, finish: str | None, made: int = 0) -> bytes:
         """A chunk with a piece of text; the last one has a finish reason. made: tokens so far, if they are reported."""
-        choice: dict[str, Any]
         if self.ask.kind == "chat":
-            choice = {"index": 0, "delta": {"content": text}, "logprobs": None, "finish_reason": finish}
-            if finish is not None:
-                choice["stop_reason"] = None
-            choice["token_ids"] = None
-        else:
-            choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": finish}
-            choice |= {"stop_reason": None, "prompt_token_ids": None, "token_ids": None}
+            return self.delta({"content": text}, finish, made)
+        choice = {"index": self.ask.index, "text": text, "logprobs": None, "finish_reason": finish}
+        return self._chunk(choice | {"stop_reason": None, "prompt_token_ids": None, "token_ids": None}, finish, made)
+
+    def call(self, called: Called) -> bytes:
+        """The chunk that names the tool that is called."""
+        call = {"id": called.id, "type": "function", "index": 0, "function": {"name": called.name}}
+        return self.delta({"content": None, "tool_calls": [call]}, None)
+
+    def arguments(self, text: str) -> bytes:
+        """A chunk with a piece of a call's arguments."""
+        return self.delta({"content": None, "tool_calls": [{"index": 0, "function": {"arguments": text}}]}, None)
+
+    def delta(self, delta: dict[str, Any], finish: str | None, made: int = 0) -> bytes:
+        """A chunk of a chat."""
+        choice = {"index": self.ask.index, "delta": delta, "logprobs": None, "finish_reason": finish}
+        if finish is not None:
+            choice["stop_reason"] = None
+        return self._chunk(choice | {"token_ids": None}, finish, made)
+
+    def _chunk(self, choice: dict[str, Any], finish: str | None, made: int) -> bytes:
         fields = {**self._common, "choices": [choice]}
         if made:
             fields["usage"] = self._so_far(made)
@@ -97,35 +114,52 @@ class Frame:
         return usage | {"completion_tokens_details": None} if self.ask.kind == "chat" else usage
 
 
-def chat(ask: EngineRequest, name: str, created: int, cached: int | None) -> bytes:
-    """A whole chat completion."""
-    message = {"role": "assistant", "content": ask.speech.text(), "refusal": None, "annotations": None, "audio": None}
-    message |= {"function_call": None, "reasoning": None}
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": ask.finish, "stop_reason": None}
-    choice |= {"token_ids": None, "routed_experts": None}
-    fields = {"id": name, "object": "chat.completion", "created": created, "model": ask.model, "choices": [choice]}
-    fields |= {"service_tier": None, "system_fingerprint": FINGERPRINT, "usage": usage(ask, ask.speech.tokens, cached)}
+def chat(asks: Sequence[EngineRequest], name: str, created: int, cached: int | None) -> bytes:
+    """A whole chat completion, of one choice or several."""
+    choices = [
+        {
+            "index": ask.index,
+            "message": _message(ask),
+            "logprobs": None,
+            "finish_reason": ask.finish,
+            "stop_reason": None,
+        }
+        | {"token_ids": None, "routed_experts": None}
+        for ask in asks
+    ]
+    fields = {"id": name, "object": "chat.completion", "created": created, "model": asks[0].model, "choices": choices}
+    fields |= {"service_tier": None, "system_fingerprint": FINGERPRINT, "usage": usage(asks[0], _made(asks), cached)}
     fields |= {"prompt_logprobs": None, "prompt_token_ids": None, "prompt_text": None, **_TRANSFERS, "metrics": None}
     return encode(fields)
 
 
-def completion(ask: EngineRequest, name: str, created: int, cached: int | None) -> bytes:
-    """A whole completion."""
-    choice = {"index": 0, "text": ask.echo + ask.speech.text(), "logprobs": None, "finish_reason": ask.finish}
-    choice |= {"stop_reason": None, "token_ids": None, "prompt_logprobs": None, "prompt_token_ids": None}
-    choice["routed_experts"] = None
-    fields = {"id": name, "object": "text_completion", "created": created, "model": ask.model, "choices": [choice]}
-    fields |= {"service_tier": None, "system_fingerprint": FINGERPRINT, "usage": usage(ask, ask.speech.tokens, cached)}
+def _message(ask: EngineRequest) -> dict[str, Any]:
+    """The message of a choice: a text, or the call of a tool."""
+    called = ask.called
+    content = ask.speech.text() if called is None else "" if called.named else None
+    message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None, "annotations": None}
+    message |= {"audio": None, "function_call": None}
+    if called is not None:
+        function = {"name": called.name, "arguments": ask.speech.text()[called.start : called.end]}
+        message["tool_calls"] = [{"id": called.id, "type": "function", "function": function}]
+    return message | {"reasoning": None}
+
+
+def _made(asks: Sequence[EngineRequest]) -> int:
+    return sum(ask.speech.tokens for ask in asks)
+
+
+def completion(asks: Sequence[EngineRequest], name: str, created: int, cached: int | None) -> bytes:
+    """A whole completion, of one choice or several."""
+    choices = [
+        {"index": ask.index, "text": ask.echo + ask.speech.text(), "logprobs": None, "finish_reason": ask.finish}
+        | {"stop_reason": None, "token_ids": None, "prompt_logprobs": None, "prompt_token_ids": None}
+        | {"routed_experts": None}
+        for ask in asks
+    ]
+    fields = {"id": name, "object": "text_completion", "created": created, "model": asks[0].model, "choices": choices}
+    fields |= {"service_tier": None, "system_fingerprint": FINGERPRINT, "usage": usage(asks[0], _made(asks), cached)}
     return encode(fields | {**_TRANSFERS, "metrics": None})
-
-
-def embeddings(asks: list[EngineRequest], name: str, created: int, vectors: list[Any]) -> bytes:
-    """The vectors of all inputs, lists of floats or base64."""
-    data = [{"index": place, "object": "embedding", "embedding": vector} for place, vector in enumerate(vectors)]
-    tokens = sum(len(ask.prompt) for ask in asks)
-    fields = {"prompt_tokens": tokens, "total_tokens": tokens, "completion_tokens": 0, "prompt_tokens_details": None}
-    row = {"id": name, "object": "list", "created": created, "model": asks[0].model, "data": data, "usage": fields}
-    return encode(row)
 
 
 def response(ask: EngineRequest, name: str, created: int, made: int, cached: int | None, status: str) -> dict[str, Any]:

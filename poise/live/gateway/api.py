@@ -18,10 +18,11 @@ from poise.live.gateway.world import World
 from poise.live.http.bodies import FULL
 from poise.live.http.exchange import Exchange
 from poise.live.http.header import Headers
-from poise.live.http.refuse import Refusal, error_body, openai
+from poise.live.http.refuse import Refusal, plain
 from poise.live.requests.body_fields import replaced
 from poise.live.requests.names import Begun, Hashed, Names
-from poise.live.requests.openai_request import READERS, BadRequest, ParsedRequest, guarded
+from poise.live.requests.parsed_request import BadRequest, ParsedRequest, bad, guarded
+from poise.live.requests.paths import READERS, Reader
 from poise.live.requests.tenants import Tenant, Tenants
 from poise.live.requests.text_prefix import Pieces
 from poise.live.requests.token_prefix import Identity, Tokenising
@@ -39,6 +40,8 @@ ANSWERS: Final = 100_000
 """Most responses whose engine is remembered."""
 RESPONSE: Final = re.compile(rb'"id":\s*"(resp_[\w-]{1,128})"')
 ANONYMOUS: Final = Tenant(-1, "", min_priority=-(1 << 31))
+TEMPLATED: Final = frozenset(("chat", "completion", "messages"))
+"""Kinds of requests whose tokens can be known as their engine sees them."""
 KEYS: Final = (b"authorization", b"x-api-key")
 """Headers with a tenant's key, which is for the gateway alone."""
 CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
@@ -119,7 +122,7 @@ class Api:
                 return
             tenant = self._who(exchange.header)  # before the body is parsed: an unknown client costs no work
             if isinstance(tenant, BadRequest):
-                exchange.answer(tenant.status, tenant.json(), headers=CHALLENGE)
+                exchange.answer(tenant.status, tenant.json(exchange.path), headers=CHALLENGE)
                 return
             if FIELD in exchange.body and self._fanned(exchange):
                 return
@@ -128,7 +131,7 @@ class Api:
                 self._arrive(exchange, parsed, tenant)
             else:
                 assert isinstance(parsed, BadRequest)
-                exchange.answer(parsed.status, parsed.json())
+                exchange.answer(parsed.status, parsed.json(exchange.path))
             return
         plain = self._get.get(exchange.path)
         if plain is None:
@@ -138,11 +141,12 @@ class Api:
         else:
             plain(exchange)
 
-    def gate(self, head: Mapping[bytes, bytes]) -> Refusal | None:
+    def gate(self, target: bytes, head: Mapping[bytes, bytes]) -> Refusal | None:
         """Why a request is refused by its head, before its body is buffered; None if it is accepted."""
         tenant = self._who(head.get)
         if isinstance(tenant, BadRequest):
-            return Refusal(tenant.status, "key", tenant.message, CHALLENGE, tenant.json())
+            body = tenant.json(target.decode("latin-1"))
+            return Refusal(tenant.status, "key", tenant.message, CHALLENGE, body)
         return None
 
     def _fanned(self, exchange: Exchange) -> bool:
@@ -159,7 +163,7 @@ class Api:
             self._refuse(exchange, FULL.status, FULL.reason, FULL.headers)
         return found is not None
 
-    def _unspelt(self, exchange: Exchange) -> Callable[[bytes], ParsedRequest | BadRequest] | None:
+    def _unspelt(self, exchange: Exchange) -> Reader | None:
         """The reader of a path in another spelling, which no engine may get: with escapes, an origin, a query."""
         reader = READERS.get(exchange.path.encode())
         if reader is not None:
@@ -178,7 +182,10 @@ class Api:
         if model is None:
             known = ", ".join(sorted(self._names())[:20])
             message = f"The model `{parsed.model[:200]}` does not exist; there are: {known}"
-            exchange.answer(404, error_body(404, "NotFoundError", message, "model"))
+            unknown = BadRequest(404, "NotFoundError", "model", message, 404)
+            if not parsed.model:
+                unknown = bad(f"model is missing, and engines serve several; give one of: {known}", "model")
+            exchange.answer(unknown.status, unknown.json(exchange.path))
             return
         if len(world.control.held) >= world.settings.held > 0:
             self._refuse(exchange, 503, "too many requests wait already; try again later", ((b"retry-after", b"1"),))
@@ -187,11 +194,12 @@ class Api:
         if parsed.priority < least:
             body = guarded(lambda body: replaced(body, {"priority": least}), exchange.body)
             if isinstance(body, BadRequest):
-                exchange.answer(body.status, body.json())
+                exchange.answer(body.status, body.json(exchange.path))
                 return
             parsed.priority = least
             exchange.rewrite(body)
-        if self._exact is not None and self._request_tokens(exchange, parsed, model, lora, tenant):
+        exact = self._exact is not None and parsed.kind in TEMPLATED
+        if exact and self._request_tokens(exchange, parsed, model, lora, tenant):
             return
         salt = parsed.salt if lora < 0 else f"{parsed.salt}\0{parsed.model}"  # adapters share no cache
         ids, ends = ((), ()) if self._exact else self.pieces.identity(parsed.text, salt, parsed.token_ids)
@@ -307,13 +315,19 @@ class Api:
         return max(instant, soonest) if soonest else 0
 
     def _model(self, name: str) -> tuple[int | None, int]:
-        """Number of the model and of the adapter; None if every engine's models are known and it is none of them."""
+        """Number of the model and of the adapter; None if every engine's models are known and it is none of them.
+
+        No name is that of the only model, where engines serve no more than one.
+        """
         adapter = self.adapters.get(name)
         if adapter is not None:
             return self.models.number(adapter[0]), adapter[1]
         if name in self.models:
             return self.models.number(name), -1
         fleet = list(self.world.fleet)
+        if not name:
+            served = self._names()
+            return (self._model(served[0]) if len(served) == 1 else (None, -1)) if served else (-1, -1)
         if not any(name in engine.models for engine in fleet):
             if fleet and all(engine.models for engine in fleet):
                 return None, -1
@@ -349,7 +363,7 @@ class Api:
     def _models(self, exchange: Exchange) -> None:
         stranger = self._stranger(exchange)
         if stranger is not None:
-            exchange.answer(stranger.status, stranger.json(), headers=CHALLENGE)
+            exchange.answer(stranger.status, stranger.json(exchange.path), headers=CHALLENGE)
             return
         data = [
             {"id": name, "object": "model", "created": 0, "owned_by": "poise"}
@@ -359,4 +373,4 @@ class Api:
         exchange.answer(200, msgspec.json.encode({"object": "list", "data": data}))
 
     def _refuse(self, exchange: Exchange, status: int, message: str, headers: Headers = ()) -> None:
-        exchange.answer(status, openai(status, message), headers=headers)
+        exchange.answer(status, plain(exchange.path, status, message), headers=headers)

@@ -9,7 +9,8 @@ from typing import Final
 
 import msgspec
 
-from poise.live.http.refuse import error_body
+from poise.live.http.refuse import anthropic, error_body
+from poise.live.requests.paths import MESSAGES, RESPONSES
 
 _UNREACHED: Final = "no engine could be reached"
 _MESSAGES: Final[dict[str, str]] = {
@@ -18,7 +19,6 @@ _MESSAGES: Final[dict[str, str]] = {
     "timeout": "the engine did not answer in time",
     "garbage": "the engine's answer could not be read",
 }
-RESPONSES: Final = "/v1/responses"
 
 
 def in_words(kind: str) -> str:
@@ -31,6 +31,8 @@ def error_event(path: str, status: int, message: str, events: int) -> bytes:
 
     events: of the stream so far; /v1/responses numbers them.  An event that was cut in two is ended first.
     """
+    if path == MESSAGES:
+        return b"\n\nevent: error\ndata: " + anthropic(status, message) + b"\n\n"
     if path != RESPONSES:
         return b"\n\ndata: " + error_body(status, "server_error", message) + b"\n\n"
     fields = {"type": "error", "code": "server_error", "message": message, "param": None, "sequence_number": events}

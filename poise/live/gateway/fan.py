@@ -17,7 +17,7 @@ from poise.live.http.exchange import Exchange
 from poise.live.http.header import Headers
 from poise.live.http.refuse import error_body, openai
 from poise.live.requests.body_fields import fields
-from poise.live.requests.openai_request import BadRequest, guarded
+from poise.live.requests.parsed_request import BadRequest, guarded
 
 ITEM: Final = "{item}"
 """The placeholder of an item."""

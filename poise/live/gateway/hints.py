@@ -24,6 +24,7 @@ from poise.core.units import SECOND, ps
 from poise.core.view import LaneView
 from poise.live.gateway.tool_calls import Called, Tools
 from poise.live.requests.body_fields import fields, replaced
+from poise.live.requests.paths import CHAT, GENERATING, MESSAGES
 
 if TYPE_CHECKING:
     from poise.live.gateway.fleet import Engine
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 KEPT: Final = 100_000
 """Most sessions whose KV retention time is remembered."""
 FIELD: Final = b'"nvext"'
-CHAT: Final = "/v1/chat/completions"
-"""The path whose answers name the tool that they call."""
+NAMING: Final = (CHAT, MESSAGES)
+"""Paths whose answers name the tool that they call."""
 
 
 class Lane:
@@ -63,12 +64,12 @@ class Hints:
         self._until: OrderedDict[int, int] = OrderedDict()
 
     def arrived(self, request: RequestView, path: str) -> Hint | None:
-        """A request arrives; its session state, None where it has no session."""
-        if request.session < 0:
+        """A request arrives; its session state, None where it has no session or generates nothing."""
+        if request.session < 0 or path not in GENERATING:
             return None
         if self._returned is not None:
             self._try("arrival", self._returned, request, self.clock())
-        return Hint(self, request, path == CHAT)
+        return Hint(self, request, path in NAMING)
 
     def begin(self, running: Running, engine: Engine) -> int:
         """Picoseconds for which its KV shall stay; called when a request is sent for the first time."""

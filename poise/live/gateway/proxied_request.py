@@ -11,7 +11,8 @@ from poise.live.gateway.disaggregated import PrefillCall, prefill_body
 from poise.live.gateway.errors import error_event, in_words
 from poise.live.gateway.hedged_attempt import HedgedAttempt
 from poise.live.gateway.usage import Usage
-from poise.live.http.refuse import error_body
+from poise.live.http.refuse import styled
+from poise.live.requests.paths import GENERATING, MESSAGES
 
 if TYPE_CHECKING:
     from poise.live.gateway.fleet import Engine
@@ -76,7 +77,7 @@ class ProxiedRequest:
         self.call: Call | None = None
         self.engine: Engine | None = None
         self.sent_at = self.first_at = -1
-        self.usage = Usage(stream)
+        self.usage = Usage(stream, exchange.path == MESSAGES)
         self.on_first_data: Callable[[ProxiedRequest, bytes], None] | None = None
         self.attempt: HedgedAttempt | None = None
         self.hint: Hint | None = None
@@ -113,6 +114,9 @@ class ProxiedRequest:
         engine.sent += 1
         if decode is None:
             self._post(engine, self.exchange.body, self)
+        elif self.exchange.path not in GENERATING:  # prompt and output cannot be divided
+            self.engine = engine
+            self.go_on(decode, self.exchange.body)
         else:
             self._post(engine, prefill_body(self.exchange.body), PrefillCall(self, engine, decode))
 
@@ -209,7 +213,7 @@ class ProxiedRequest:
         """An error of the gateway's own; 503 always says when to try again."""
         after = -(-retry_after // 10**12) or int(status == 503)
         headers = [(b"retry-after", str(after).encode())] if after else []
-        self._answer(status, headers, error_body(status, kind, reason))
+        self._answer(status, headers, styled(self.exchange.path, status, reason, kind, code=status))
 
     def _answer(self, status: int, headers: Headers, body: bytes) -> None:
         kind = next((value for name, value in headers if name == b"content-type"), b"application/json")

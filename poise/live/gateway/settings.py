@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from poise.core.spec import Role
 from poise.live.http.limits import Limits, PoolLimits
+from poise.live.requests.paths import AUDIO
+
+SOUND_BYTES: Final = 25 << 20
+"""The longest body of a request with a sound: the default of OpenAI and of vLLM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,5 +37,5 @@ class Settings:
     fan_out: int = 0
     prefix_tokens: int = 4_000_000
     pools: tuple[Role, ...] = ()
-    clients: Limits = field(default_factory=Limits)
+    clients: Limits = field(default_factory=lambda: Limits(large_bytes=SOUND_BYTES, large=AUDIO))
     engines: PoolLimits = field(default_factory=PoolLimits)

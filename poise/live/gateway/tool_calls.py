@@ -7,10 +7,14 @@ from typing import Final
 
 from poise.core.request import NO_TOOL, UNKNOWN_TOOL
 
-_NAME: Final = re.compile(rb'"function":\s*\{\s*"name":\s*"([^"\\]{1,64})"')
-_FINISH: Final = re.compile(rb'"finish_reason":\s*"(\w{1,32})"')
-_TAIL: Final = 160
-"""Bytes kept of what has passed, for what is cut in two by a chunk's end; longer than either of the above can be."""
+_NAME: Final = re.compile(
+    rb'(?:"function":\s*\{|"type":\s*"tool_use",\s*"id":\s*"[^"\\]{1,64}",)\s*"name":\s*"([^"\\]{1,64})"'
+)
+_FINISH: Final = re.compile(
+    rb'"(?:finish_reason":\s*"(?=\w{1,32}")|stop_reason":\s*"(?=(?:end_turn|max_tokens|stop_sequence|tool_use)"))(\w+)'
+)
+_TAIL: Final = 240
+"""Bytes kept of what has passed, for what is cut in two by a chunk's end; longer than what is searched for."""
 TOOLS: Final = 1_000
 """Most tool names that are distinguished, since clients choose them; further ones count as unknown tools."""
 
@@ -31,9 +35,9 @@ class Tools:
 
 
 class Called:
-    """The first tool that one answer of /v1/chat/completions calls, whole or streamed.
+    """The first tool that one answer of /v1/chat/completions or /v1/messages calls, whole or streamed.
 
-    name: the tool's, empty for none so far.  finish: why the answer ended, as OpenAI has it; empty until that is known.
+    name: the tool's, empty for none so far.  finish: why the answer ended, empty until that is known.
     Quotes inside a JSON text are escaped, so that an answer's text about tools is not taken for a call.
     """
 
@@ -56,6 +60,6 @@ class Called:
 
     def tool(self, tools: Tools) -> int:
         """Its number; `NO_TOOL` where the answer ended by itself, `UNKNOWN_TOOL` where it was cut or has no reason."""
-        if self.finish == b"tool_calls":
+        if self.finish in (b"tool_calls", b"tool_use"):
             return tools.number(self.name)
-        return NO_TOOL if self.finish == b"stop" else UNKNOWN_TOOL
+        return NO_TOOL if self.finish in (b"stop", b"end_turn") else UNKNOWN_TOOL

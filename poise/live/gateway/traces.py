@@ -23,9 +23,12 @@ from poise.live.gateway.fleet import Engine
 from poise.live.gateway.proxied_request import ProxiedRequest
 from poise.live.gateway.world import World
 from poise.live.requests.names import Listed
+from poise.live.requests.paths import CHAT, COMPLETION, MESSAGES, RESPONSES
 
-PATHS: Final = (("chat", "chat"), ("responses", "chat"), ("messages", "chat"), ("embeddings", "embeddings"))
-"""Operations by a part of the path; any other is `text_completion`."""
+OPERATIONS: Final = {
+    CHAT: "chat", RESPONSES: "chat", MESSAGES: "chat", COMPLETION: "text_completion", "/v1/embeddings": "embeddings",
+}  # fmt: skip
+"""Operations by path; that of any other is named by its last part, as in `rerank`."""
 CARRIED: Final = (b"traceparent", b"tracestate")
 
 
@@ -142,7 +145,7 @@ class Traces:
     def _attributes(self, proxied: ProxiedRequest) -> dict[str, Any]:
         path, view = proxied.exchange.path, proxied.view
         fields: dict[str, Any] = {
-            "gen_ai.operation.name": next((name for part, name in PATHS if part in path), "text_completion"),
+            "gen_ai.operation.name": OPERATIONS.get(path, path.rpartition("/")[2]),
             "gen_ai.provider.name": "poise",
             "gen_ai.request.model": self._models.name(view.model),
         }

@@ -40,7 +40,7 @@ class Owner(Protocol):
         ...
 
     @property
-    def refused(self) -> Callable[[int, str], bytes]:
+    def refused(self) -> Callable[[str, int, str], bytes]:
         """Makes the body of an error from its status and reason."""
         ...
 
@@ -212,7 +212,9 @@ class Connection(Deadline, asyncio.Protocol):
             if exchange.started:
                 exchange.cut()
             else:
-                exchange.answer(DOWN.status, self._server.refused(DOWN.status, DOWN.reason), headers=DOWN.headers)
+                exchange.answer(
+                    DOWN.status, self._server.refused(exchange.path, DOWN.status, DOWN.reason), headers=DOWN.headers
+                )
         elif self.idle or self._transport.is_closing():
             self._close()
         elif not self._unread:
@@ -302,13 +304,13 @@ class Connection(Deadline, asyncio.Protocol):
         if exchange.started:
             exchange.cut()
         else:
-            exchange.answer(500, self._server.refused(500, "the server failed"))
+            exchange.answer(500, self._server.refused(exchange.path, 500, "the server failed"))
 
     def _refuse(self, refusal: Refusal) -> None:
         """Send the refusal, and close; what the client still sends is read for a while, or a reset would discard it."""
         server = self._server
         server.count(refusal.cause)
-        body = refusal.body or server.refused(refusal.status, refusal.reason)
+        body = refusal.body or server.refused(self._path(), refusal.status, refusal.reason)
         headers = [(b"content-type", b"application/json"), *refusal.headers]
         tail = b"\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
         self._transport.write(reply_head(refusal.status, headers, tail) + body)
@@ -319,6 +321,10 @@ class Connection(Deadline, asyncio.Protocol):
             self._transport.close()
         else:
             self._transport.write_eof()
+
+    def _path(self) -> str:
+        """The path of the request that is being read, "" if none is known."""
+        return self._reader.target.decode("latin-1") if self._reader is not None else ""
 
     def _keep(self, data: bytes) -> None:
         """Buffer pipelined bytes; without room for them this connection ends with the current answer."""

@@ -12,7 +12,8 @@ SECOND = 10**12
 class Limits:
     """Bounds on one client's connection; a request past one is refused, and counted by its reason.
 
-    header_bytes, headers: of one head (431).  body_bytes: of one body (413).  pipelined: requests that may wait behind
+    header_bytes, headers: of one head (431).  body_bytes: of one body (413).  large_bytes, large: of one body where the
+    path begins with one of these, if that is more.  pipelined: requests that may wait behind
     the current one (503).  head_s: for a whole head (408).  body_s: for a body, and for every `body_rate` bytes of it
     a second more (408).  idle_s: between requests.  read_s: for a client that reads nothing of its answer.
     bodies_bytes: of all clients' bodies together, being read or kept for an engine (503).
@@ -23,6 +24,8 @@ class Limits:
     header_bytes: int = 32_768
     headers: int = 100
     body_bytes: int = 10 * 1024 * 1024
+    large_bytes: int = 0
+    large: tuple[bytes, ...] = ()
     bodies_bytes: int = 1024 * 1024 * 1024
     pipelined: int = 16
     head_s: float = 10.0
@@ -34,6 +37,10 @@ class Limits:
     linger_bytes: int = 1024 * 1024
     connections: int = 20_000
     write_buffer_bytes: int = 65_536
+
+    def body_limit(self, target: bytes) -> int:
+        """The bytes that the body of a request to this target may have."""
+        return max(self.body_bytes, self.large_bytes) if target.startswith(self.large) else self.body_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ class RequestReader:
         "_length",
         "_limits",
         "_modern",
+        "_most",
         "_parser",
         "_parts",
         "_raw",
@@ -73,6 +74,11 @@ class RequestReader:
         self.state = IDLE
         self._begin()
         self._parser = HttpRequestParser(self)
+
+    @property
+    def target(self) -> bytes:
+        """The target of the request that is being read, so far."""
+        return self._target
 
     @property
     def received(self) -> int:
@@ -111,7 +117,7 @@ class RequestReader:
 
     def _ask(self, gate: Gate) -> None:
         """Refuse a request by its head, before its body is read."""
-        refusal = gate(self._head)
+        refusal = gate(self._target, self._head)
         if refusal is not None:
             raise Refused(*refusal)
         self._through = True
@@ -160,7 +166,7 @@ class RequestReader:
         self._body += b"".join(self._parts)
         self._parts.clear()
         self._bodies.held += len(self._body) - before
-        if len(self._body) > self._limits.body_bytes:
+        if len(self._body) > self._most:
             raise self._too_large()
         if not self._bodies.fits(0):
             raise Refused(*FULL)
@@ -220,7 +226,8 @@ class RequestReader:
         elif version != "1.0":
             raise Refused(505, "version", f"HTTP/{version} is not spoken here")
         self._length = int(head.get(b"content-length", b"0"))
-        if self._length > limits.body_bytes:
+        self._most = limits.body_limit(self._target)
+        if self._length > self._most:
             raise self._too_large()
         if self._length and not self._bodies.fits(self._length):
             raise Refused(*FULL)
@@ -239,7 +246,7 @@ class RequestReader:
         parts, parser, headers = self._parts, self._parser, self._headers
         if len(parts) == 1 and not self._body:
             body = parts.pop()
-            if len(body) > self._limits.body_bytes:
+            if len(body) > self._most:
                 raise self._too_large()
             self._bodies.held += len(body)
         else:
@@ -268,7 +275,7 @@ class RequestReader:
         return Refused(431, "head", f"the head is longer than {self._limits.header_bytes} bytes")
 
     def _too_large(self) -> Refused:
-        return Refused(413, "body", f"the body is longer than {self._limits.body_bytes} bytes")
+        return Refused(413, "body", f"the body is longer than {self._most} bytes")
 
     def _head_bytes(self) -> int:
         return len(self._target) + sum(len(name) + len(value) + 4 for name, value in self._headers)

@@ -11,7 +11,7 @@ from poise.live.http.bodies import Bodies
 from poise.live.http.connection import Connection
 from poise.live.http.exchange import Exchange
 from poise.live.http.limits import Limits
-from poise.live.http.refuse import Gate, openai
+from poise.live.http.refuse import Gate, plain
 from poise.live.http.request import RequestReader
 from poise.live.http.sweep import DeadlineTimer, period
 
@@ -25,7 +25,7 @@ LATE_S = 0.5
 class Server:
     """Calls `handler` with each request that is complete; the handler answers at once or later, on the loop's thread.
 
-    refused: makes the JSON body of an error that this layer answers itself, from its status and reason.
+    refused: makes the JSON body of an error that this layer answers itself, from its path, status and reason.
     gate: refuses requests by their heads, before their bodies are read and before `100 Continue`.
     open: running exchanges.  connections: of clients, at present.  accepted: connections in total.
     causes: how many clients were refused, by reason.  bodies: buffered bytes of requests' bodies.
@@ -35,7 +35,7 @@ class Server:
         self,
         handler: Callable[[Exchange], None],
         limits: Limits = Limits(),  # noqa: B008  # frozen
-        refused: Callable[[int, str], bytes] = openai,
+        refused: Callable[[str, int, str], bytes] = plain,
         gate: Gate | None = None,
     ) -> None:
         self.handler = handler

@@ -9,7 +9,7 @@ from poise.core.event import Cancelled, Prefilled, Refused, Restricted
 from poise.core.request import RequestView
 from poise.live.gateway.proxied_request import ANSWERING, ENDED, HELD, SENT, ProxiedRequest
 from poise.live.http.exchange import Exchange
-from poise.live.http.refuse import openai
+from poise.live.http.refuse import plain
 from poise.live.integrations.choice import Subset
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class ExtProcRequest(Exchange):
             self.gone()
 
     def _cannot(self, status: int, message: str) -> None:
-        self.answer(status, openai(status, message))
+        self.answer(status, plain(self.path, status, message))
 
     # Called by the proxied request -----------------------------------------------------------------------------------
 

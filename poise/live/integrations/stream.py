@@ -9,7 +9,7 @@ from typing import Any, Final
 from poise.live.clock import now
 from poise.live.gateway.gateway import Gateway
 from poise.live.http.bodies import FULL
-from poise.live.http.refuse import openai
+from poise.live.http.refuse import openai, plain
 from poise.live.integrations import messages as v3
 from poise.live.integrations.ext_proc_request import ExtProcRequest, Headers
 
@@ -85,7 +85,7 @@ class Stream:
         if part.end_of_stream:
             self._at_headers = True
             self._ask()
-        elif (refusal := self._gateway.api.gate(dict(reversed(self._head)))) is not None:
+        elif (refusal := self._gateway.api.gate(self._target, dict(reversed(self._head)))) is not None:
             self._size = -1
             self.refuse(refusal.status, refusal.headers, refusal.body)
         elif self._mode == BUFFERED:
@@ -98,7 +98,7 @@ class Stream:
     def _request_body(self, part: Any, message: Any) -> None:
         if self._passage is not None or self._size < 0:
             return
-        bodies, most = self._gateway.server.bodies, self._gateway.settings.clients.body_bytes
+        bodies, most = self._gateway.server.bodies, self._gateway.settings.clients.body_limit(self._target)
         self._body.append(part.body)
         self._size += len(part.body)
         bodies.held += len(part.body)
@@ -112,7 +112,11 @@ class Stream:
     def _too_much(self, status: int, reason: str, headers: Headers = ()) -> None:
         self._forget()
         self._size = -1
-        self.refuse(status, headers, openai(status, reason))
+        self.refuse(status, headers, plain(self._target.decode("latin-1"), status, reason))
+
+    @property
+    def _target(self) -> bytes:
+        return dict(self._head).get(b":path", b"/")
 
     def _forget(self) -> None:
         """Free the body, which is not needed any more."""
@@ -137,8 +141,7 @@ class Stream:
         if host is not None:
             headers.append((b"host", host))
         body = b"".join(self._body)
-        target = head.get(b":path", b"/")
-        self._passage = ExtProcRequest(self, method, target, headers, body, now(), self._subset)
+        self._passage = ExtProcRequest(self, method, self._target, headers, body, now(), self._subset)
         self._passage.ask(self._gateway.api)
 
     # Decisions -------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The fields of OpenAI bodies that are read, as typed structs; all other fields are skipped.
+"""The fields of OpenAI's and vLLM's bodies that are read, as typed structs; all other fields are skipped.
 
 `Raw` keeps the JSON of a value as it was sent, for what is hashed or looked at later.
 """
@@ -25,9 +25,9 @@ class StreamOptions(Struct, gc=False):
 
 
 class Common(Struct, gc=False, kw_only=True):
-    """Fields of every body."""
+    """Fields of every body. model: where it may be absent, the only one that engines serve is meant."""
 
-    model: str
+    model: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: Count | None = None
@@ -35,6 +35,12 @@ class Common(Struct, gc=False, kw_only=True):
     user: str | None = None
     prompt_cache_key: str | None = None
     cache_salt: str | None = None
+
+
+class Named(Common, gc=False, kw_only=True):
+    """A body that must name its model."""
+
+    model: str
 
 
 class Message(Struct, gc=False):
@@ -45,7 +51,7 @@ class Message(Struct, gc=False):
     tool_calls: Raw = ABSENT
 
 
-class Chat(Common, gc=False, kw_only=True):
+class Chat(Named, gc=False, kw_only=True):
     """/v1/chat/completions."""
 
     messages: list[Message]
@@ -54,14 +60,14 @@ class Chat(Common, gc=False, kw_only=True):
     max_completion_tokens: Count | None = None
 
 
-class Completion(Common, gc=False, kw_only=True):
+class Completion(Named, gc=False, kw_only=True):
     """/v1/completions."""
 
     prompt: Prompt = None
     max_tokens: Count | None = None
 
 
-class Responses(Common, gc=False, kw_only=True):
+class Responses(Named, gc=False, kw_only=True):
     """/v1/responses."""
 
     input: str | list[Raw] | None = None
@@ -71,7 +77,7 @@ class Responses(Common, gc=False, kw_only=True):
     previous_response_id: str | None = None
 
 
-class Embeddings(Common, gc=False, kw_only=True):
+class Embeddings(Named, gc=False, kw_only=True):
     """/v1/embeddings."""
 
     input: Prompt = None
@@ -89,3 +95,39 @@ class Part(Struct, gc=False):
     """A part of a message's content; its text, if it is one."""
 
     text: str | None = None
+
+
+class Pooling(Common, gc=False, kw_only=True):
+    """/classify and /pooling; data: of a plugin."""
+
+    input: Prompt = None
+    messages: list[Message] | None = None
+    data: Raw = ABSENT
+
+
+class Rerank(Common, gc=False, kw_only=True):
+    """/rerank, as Jina and Cohere have it."""
+
+    query: Raw
+    documents: Raw
+
+
+class Score(Common, gc=False, kw_only=True):
+    """/score: one text or several on each side, which has several names."""
+
+    text_1: Raw = ABSENT
+    text_2: Raw = ABSENT
+    data_1: Raw = ABSENT
+    data_2: Raw = ABSENT
+    queries: Raw = ABSENT
+    query: Raw = ABSENT
+    items: Raw = ABSENT
+    documents: Raw = ABSENT
+
+
+class Speech(Named, gc=False, kw_only=True):
+    """/v1/audio/speech."""
+
+    input: str
+    instructions: str | None = None
+    stream_format: str | None = None

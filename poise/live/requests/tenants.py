@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from poise.live.discovery.rows import ConfigRow, parse_rows, read_text
-from poise.live.requests.openai_request import BadRequest
+from poise.live.requests.parsed_request import BadRequest
 
 FIELDS: Final = (
     "name",

@@ -24,6 +24,7 @@ from tokenizers import Tokenizer
 from poise.core.errors import UserError
 from poise.live.requests.chat_template import ChatTemplate
 from poise.live.requests.hash_chain import block_ids, token_root
+from poise.live.requests.messages_chat import chat_of
 from poise.live.telemetry.kv_events import salted
 
 ROOM: Final = 1 << 24
@@ -127,6 +128,8 @@ class Exact:
         """
         try:
             fields = msgspec.json.decode(body)
+            if kind == "messages":
+                kind, fields = "chat", chat_of(fields)
             tokens = self._chat(fields) if kind == "chat" else self._prompt(fields)
         except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
             return None  # not as it should be; the engine will say so

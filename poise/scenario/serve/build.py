@@ -37,6 +37,7 @@ from poise.live.gateway.traces import Traces
 from poise.live.http.limits import Limits, PoolLimits
 from poise.live.integrations.choice import Fallback, Subset
 from poise.live.record import Recorder
+from poise.live.requests.paths import AUDIO
 from poise.live.requests.tenants import Tenants
 from poise.live.requests.text_prefix import Pieces
 from poise.live.requests.token_prefix import Exact, Tokenising
@@ -381,9 +382,10 @@ def _exact(loaded: LoadedGateway) -> Exact | None:
 
 def _settings(loaded: LoadedGateway) -> Settings:
     limits = loaded.gateway.limits
-    if limits.bodies_mb < limits.body_mb:
-        text = f"{limits.bodies_mb:g} leaves no room for one body of {limits.body_mb:g} MiB"
-        raise loaded.places.error(("limits", "bodies_mb"), f"{text}; give more, or less limits.body_mb")
+    for name in ("body_mb", *({"audio_mb"} & limits.model_fields_set)):
+        if limits.bodies_mb < getattr(limits, name):
+            text = f"{limits.bodies_mb:g} leaves no room for one body of {getattr(limits, name):g} MiB"
+            raise loaded.places.error(("limits", "bodies_mb"), f"{text}; give more, or less limits.{name}")
     return Settings(
         held_s=limits.held_s,
         held=limits.held,
@@ -394,6 +396,8 @@ def _settings(loaded: LoadedGateway) -> Settings:
         pools=tuple(pool.role for pool in loaded.gateway.pools),
         clients=Limits(
             body_bytes=int(limits.body_mb * MIB),
+            large_bytes=int(min(limits.audio_mb, limits.bodies_mb) * MIB),
+            large=AUDIO,
             bodies_bytes=int(limits.bodies_mb * MIB),
             connections=limits.connections,
             idle_s=limits.idle_s,

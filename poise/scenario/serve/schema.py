@@ -161,6 +161,11 @@ class LimitsSection(Section):
         default=_SETTINGS.fan_out, ge=0, description="the items that a request with fan_out may have, as in 16"
     )
     body_mb: float = Field(default=_CLIENTS.body_bytes / 2**20, gt=0, description="the MiB of a request's body")
+    audio_mb: float = Field(
+        default=_CLIENTS.large_bytes / 2**20,
+        gt=0,
+        description="the MiB of a body with a sound",
+    )
     bodies_mb: float = Field(
         default=_CLIENTS.bodies_bytes / 2**20, gt=0, description="the MiB of all requests' bodies kept at once"
     )

@@ -51,7 +51,7 @@ def test_an_engine_that_died_is_down_since_then_and_new_when_it_is_back() -> Non
 def test_a_clients_error_is_no_failure_of_the_engine() -> None:
     async def main() -> None:
         async with house(("a",)) as here:
-            assert (await here.complete("x", n=2)).status == 400
+            assert (await here.complete("x", top_p=2)).status == 400
             assert (await engines(here))["a"]["failures"] == {}
             page = (await here.look("/metrics")).body.decode()
             assert 'poise_requests_total{engine="a",code="400"} 1.0' in page, "it is counted as what it is"

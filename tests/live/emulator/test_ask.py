@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from poise.live.emulator.ask import LIKELY, EngineRequest, Limits, Reader
+from poise.live.emulator.ask import LIKELY, Limits, Reader
+from poise.live.emulator.engine_request import EngineRequest
+from poise.live.emulator.pooling import EMBEDDINGS
 from poise.live.emulator.refuse import Refused, read_json
 from poise.live.emulator.tokens import complete, converse
 
@@ -17,11 +19,16 @@ MESSAGES = [{"role": "user", "content": "Hello there"}]
 
 
 def chat(**given: Any) -> EngineRequest:
-    return READER.chat({"model": "tiny", "messages": MESSAGES, **given})
+    return READER.chat({"model": "tiny", "messages": MESSAGES, **given})[0]
+
+
+def embeddings(inputs: list[Any]) -> list[EngineRequest]:
+    body = {"input": inputs}
+    return READER.pooling(body, EMBEDDINGS.prompts(body))
 
 
 def completion(**given: Any) -> EngineRequest:
-    return READER.completion({"model": "tiny", "prompt": "Hello there", **given})
+    return READER.completion({"model": "tiny", "prompt": "Hello there", **given})[0]
 
 
 def refused(ask: Any, **given: Any) -> dict[str, Any]:
@@ -41,8 +48,8 @@ def test_a_chat() -> None:
 
 
 def test_names_and_defaults() -> None:
-    assert READER.chat({"messages": MESSAGES}).model == "tiny"
-    assert READER.chat({"model": "alias", "messages": MESSAGES}).model == "alias"
+    assert READER.chat({"messages": MESSAGES})[0].model == "tiny"
+    assert READER.chat({"model": "alias", "messages": MESSAGES})[0].model == "alias"
     assert completion(ignore_eos=True).speech.tokens == 16, "the default of completions"
     assert chat(max_completion_tokens=5, max_tokens=7, ignore_eos=True).speech.tokens == 5
     assert chat(ignore_eos=True).speech.tokens == 4096 - len(converse(MESSAGES)), "up to the model's length"
@@ -50,9 +57,9 @@ def test_names_and_defaults() -> None:
 
 def test_prompts_of_text_and_of_tokens() -> None:
     assert completion().prompt == complete("Hello there")
-    assert READER.completion({"prompt": [5, 6, 7]}).prompt == array("Q", [5, 6, 7])
-    assert READER.completion({"prompt": ["one"]}).prompt == complete("one")
-    assert READER.completion({"prompt": [[5, 6]]}).prompt == array("Q", [5, 6])
+    assert READER.completion({"prompt": [5, 6, 7]})[0].prompt == array("Q", [5, 6, 7])
+    assert READER.completion({"prompt": ["one"]})[0].prompt == complete("one")
+    assert READER.completion({"prompt": [[5, 6]]})[0].prompt == array("Q", [5, 6])
 
 
 def test_equal_requests_have_equal_answers() -> None:
@@ -60,7 +67,7 @@ def test_equal_requests_have_equal_answers() -> None:
     assert len(texts) == 4, "no seed is seed 0, another seed is another answer"
     assert chat(max_tokens=40).speech.text() == chat(max_tokens=40, temperature=0.5).speech.text()
     other = Reader(Limits(("tiny",), 4096, 16, True, 1))
-    assert other.chat({"messages": MESSAGES, "max_tokens": 40}).speech.text() not in texts
+    assert other.chat({"messages": MESSAGES, "max_tokens": 40})[0].speech.text() not in texts
 
 
 def test_lengths_are_drawn_up_to_the_limit() -> None:
@@ -76,16 +83,16 @@ def test_lengths_are_drawn_up_to_the_limit() -> None:
 def test_requested_lengths() -> None:
     assert completion(max_tokens=30, min_tokens=30).speech.tokens == 30
     assert all(completion(prompt=f"{n}", max_tokens=30, min_tokens=25).speech.tokens >= 25 for n in range(20))
-    fixed = READER.chat({"messages": MESSAGES, "max_tokens": 50}, 20)
+    fixed = READER.chat({"messages": MESSAGES, "max_tokens": 50}, 20)[0]
     assert (fixed.speech.tokens, fixed.finish) == (20, "stop")
-    capped = READER.chat({"messages": MESSAGES, "max_tokens": 10}, 20)
+    capped = READER.chat({"messages": MESSAGES, "max_tokens": 10}, 20)[0]
     assert (capped.speech.tokens, capped.finish) == (10, "length")
 
 
 def test_a_salt_and_no_caching_change_the_blocks() -> None:
     long = "x" * 400
     assert completion(prompt=long, cache_salt="a").ids != completion(prompt=long).ids
-    assert Reader(Limits(("tiny",), 4096, 16, False, 0)).completion({"prompt": long}).ids == ()
+    assert Reader(Limits(("tiny",), 4096, 16, False, 0)).completion({"prompt": long})[0].ids == ()
 
 
 def test_unknown_fields_and_sampling_are_accepted() -> None:
@@ -137,7 +144,7 @@ def test_missing_messages() -> None:
         ({"top_p": 0}, "top_p", "top_p must be in (0, 1], got 0.0. (parameter=top_p, value=0.0)"),
         ({"max_tokens": 0}, "max_tokens", "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)"),
         ({"max_tokens": -5}, "max_tokens", "max_tokens must be at least 1, got -5. (parameter=max_tokens, value=-5)"),
-        ({"n": 2}, "n", "the emulated engine makes one choice a request, not n=2"),
+        ({"n": 2, "temperature": 0}, None, "n must be 1 when using greedy sampling, got 2."),
         (
             {"max_tokens": 3, "min_tokens": 4},
             None,
@@ -201,16 +208,16 @@ def test_bodies_that_are_no_json() -> None:
 
 
 def test_a_response_and_embeddings() -> None:
-    ask = READER.response({"input": "Hello there", "max_output_tokens": 7, "instructions": "Be brief."})
+    ask = READER.response({"input": "Hello there", "max_output_tokens": 7, "instructions": "Be brief."})[0]
     assert ask.prompt == converse([{"role": "system", "content": "Be brief."}, *MESSAGES])
-    assert READER.response({"input": MESSAGES}).prompt == converse(MESSAGES)
+    assert READER.response({"input": MESSAGES})[0].prompt == converse(MESSAGES)
     with pytest.raises(Refused):
         READER.response({"input": 5})
-    inputs = READER.embeddings({"input": ["one", "two"]})
+    inputs = embeddings(["one", "two"])
     assert [each.prompt for each in inputs] == [complete("one"), complete("two")]
-    assert len(READER.embeddings({"input": [1, 2, 3]})) == 1
+    assert len(embeddings([1, 2, 3])) == 1
     with pytest.raises(Refused):
-        READER.embeddings({"input": []})
+        embeddings([])
     assert READER.tokens({"prompt": "Hello"}) == complete("Hello")
     assert READER.tokens({"messages": MESSAGES}) == converse(MESSAGES)
     assert len(READER.tokens({"prompt": "Hello", "add_special_tokens": False})) == 2

@@ -7,10 +7,11 @@ from typing import Any
 
 from poise.core.request import RequestView, Sequence
 from poise.live.emulator.ask import Limits, Reader
+from poise.live.emulator.event_reply import Events
 from poise.live.emulator.metrics import Metrics
-from poise.live.emulator.reply import Events, Reply, StreamedReply, WholeReply
+from poise.live.emulator.pooling import EMBEDDINGS, Pooled, PooledReply
+from poise.live.emulator.reply import Reply, StreamedReply, WholeReply
 from poise.live.emulator.shape import FINGERPRINT
-from poise.live.emulator.vectors import Vector, Vectors
 
 READER = Reader(Limits(("tiny",), 4096, 16, True, 0))
 CHAT = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3, "ignore_eos": True}
@@ -45,7 +46,7 @@ def answered(kind: type[Reply], ask: Any, *, cached: int | None = None) -> tuple
     page, metrics = Page(), Metrics("tiny")
     sequence = Sequence(RequestView(0, 0, len(ask.prompt)), ask.speech.tokens)
     sequence.cached = cached or 0
-    name = {"chat": "chatcmpl-0", "completion": "cmpl-0", "response": "resp_0"}[ask.kind]
+    name = {"chat": "chatcmpl-0", "completion": "cmpl-0", "response": "resp_0"}.get(ask.kind, "chatcmpl-0")
     reply = kind(ask, page, sequence, metrics, name, 1700000000, cached is not None)
     reply.begin()
     reply.admitted(5 * 10**9)
@@ -62,7 +63,7 @@ def words(ask: Any) -> list[str]:
 
 def test_a_streamed_chat() -> None:
     """Role, one event a token of which the last says why it ended, usage without choices, and the end."""
-    ask = READER.chat({**CHAT, "stream": True, "stream_options": {"include_usage": True}})
+    ask = READER.chat({**CHAT, "stream": True, "stream_options": {"include_usage": True}})[0]
     page, _ = answered(StreamedReply, ask)
     assert (page.status, page.headers) == (200, [(b"content-type", b"text/event-stream; charset=utf-8")])
     one, two, three = words(ask)
@@ -83,7 +84,7 @@ def test_a_streamed_chat() -> None:
 
 
 def test_a_streamed_completion() -> None:
-    ask = READER.completion({"prompt": "Hi", "max_tokens": 2, "ignore_eos": True, "stream": True, "echo": True})
+    ask = READER.completion({"prompt": "Hi", "max_tokens": 2, "ignore_eos": True, "stream": True, "echo": True})[0]
     page, _ = answered(StreamedReply, ask)
     head = '{"id":"cmpl-0","object":"text_completion","created":1700000000,"model":"tiny","choices":[{"index":0,"text":'
     tail = '"stop_reason":null,"prompt_token_ids":null,"token_ids":null}]}\n\n'
@@ -99,13 +100,13 @@ def test_a_streamed_completion() -> None:
 
 def test_usage_in_each_chunk() -> None:
     options = {"include_usage": True, "continuous_usage_stats": True}
-    page, _ = answered(StreamedReply, READER.chat({**CHAT, "stream": True, "stream_options": options}))
+    page, _ = answered(StreamedReply, READER.chat({**CHAT, "stream": True, "stream_options": options})[0])
     parsed = [json.loads(part[6:])["usage"]["completion_tokens"] for part in page.parts[:-1]]
     assert parsed == [0, 1, 2, 3, 3]
 
 
 def test_a_whole_chat() -> None:
-    ask = READER.chat({**CHAT, "messages": [{"role": "user", "content": "Hi" * 40}]})
+    ask = READER.chat({**CHAT, "messages": [{"role": "user", "content": "Hi" * 40}]})[0]
     page, _ = answered(WholeReply, ask, cached=16)
     result = json.loads(page.parts[0])
     assert (result["id"], result["created"], result["model"]) == ("chatcmpl-0", 1700000000, "tiny")
@@ -116,7 +117,7 @@ def test_a_whole_chat() -> None:
 
 
 def test_a_whole_completion() -> None:
-    ask = READER.completion({"prompt": "Hi", "max_tokens": 3, "ignore_eos": True})
+    ask = READER.completion({"prompt": "Hi", "max_tokens": 3, "ignore_eos": True})[0]
     page, _ = answered(WholeReply, ask)
     result = json.loads(page.parts[0])
     assert (result["object"], result["choices"][0]["text"]) == ("text_completion", "".join(words(ask)))
@@ -127,7 +128,7 @@ def test_a_whole_completion() -> None:
 
 
 def test_a_streamed_response() -> None:
-    ask = READER.response({"input": "Hi", "max_output_tokens": 50, "stream": True}, 2)
+    ask = READER.response({"input": "Hi", "max_output_tokens": 50, "stream": True}, 2)[0]
     page, _ = answered(Events, ask, cached=4)
     parsed = [json.loads(part.partition(b"\ndata: ")[2]) for part in page.parts]
     assert [each["type"] for each in parsed] == [
@@ -146,7 +147,7 @@ def test_a_streamed_response() -> None:
 
 def test_a_fault_strikes_where_it_shall() -> None:
     for after in range(4):
-        ask = READER.chat({**CHAT, "stream": True})
+        ask = READER.chat({**CHAT, "stream": True})[0]
         page, struck = Page(), []
         reply = StreamedReply(ask, page, Sequence(RequestView(0, 0, 8), 3), Metrics("tiny"), "chatcmpl-0", 0, False)
         reply.breaks_after = after
@@ -160,7 +161,7 @@ def test_a_fault_strikes_where_it_shall() -> None:
 
 
 def test_a_stream_goes_on_behind_nonsense() -> None:
-    ask = READER.chat({**CHAT, "stream": True})
+    ask = READER.chat({**CHAT, "stream": True})[0]
     page = Page()
     reply = StreamedReply(ask, page, Sequence(RequestView(0, 0, 8), 3), Metrics("tiny"), "chatcmpl-0", 0, False)
     reply.breaks_after = 1
@@ -174,11 +175,13 @@ def test_a_stream_goes_on_behind_nonsense() -> None:
 
 def test_embeddings() -> None:
     page, metrics = Page(), Metrics("tiny")
-    asks = READER.embeddings({"input": ["one", "two", "one"]})
-    vectors = Vectors(asks, page, "embd-0", 0, False)
+    body = {"input": ["one", "two", "one"]}
+    asks = READER.pooling(body, EMBEDDINGS.prompts(body))
+    pooled = Pooled(EMBEDDINGS, asks, body, page, 0)
     for ask in asks:
-        reply = Vector(ask, page, Sequence(RequestView(0, 0, len(ask.prompt)), 1), metrics, "embd-0", 0, False)
-        reply.vectors = vectors
+        sequence = Sequence(RequestView(0, 0, len(ask.prompt)), 1)
+        reply = PooledReply(ask, page, sequence, metrics, "embd-0", 0, False)
+        reply.pooled = pooled
         assert not page.ended
         reply.token(0)
         reply.done(0)

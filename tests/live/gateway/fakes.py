@@ -190,11 +190,17 @@ class Bench:
         return [call for number in range(len(self.engines)) for call in self.pool(number).open]
 
     def ask(
-        self, *, stream: bool = True, prompt: int = 10, body: bytes = b"{}", **given: Any
+        self,
+        *,
+        stream: bool = True,
+        prompt: int = 10,
+        body: bytes = b"{}",
+        path: bytes = b"/v1/completions",
+        **given: Any,
     ) -> tuple[Wire, Exchange, ProxiedRequest]:
         """A client's request."""
         wire = Wire()
-        exchange = Exchange("POST", b"/v1/completions", [], body, self.now)
+        exchange = Exchange("POST", path, [], body, self.now)
         exchange.join(wire, "127.0.0.1")
         view = self.view(prompt, **given)
         proxied = ProxiedRequest(self.world, exchange, view, stream, "")

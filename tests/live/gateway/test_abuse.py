@@ -32,7 +32,7 @@ from poise.live.gateway.settings import Settings
 from poise.live.http import loop
 from poise.live.http.exchange import Exchange
 from poise.live.http.limits import Limits, PoolLimits
-from poise.live.requests.openai_request import READERS
+from poise.live.requests.paths import READERS
 from poise.live.requests.tenants import Tenants, parse
 from poise.live.requests.text_prefix import Pieces
 from tests.depth import examples
@@ -45,7 +45,15 @@ from tests.patience import PATIENCE_S
 SHARE, NOISE_S = 4.0, 0.05
 TENANTS = "[{name: gold, key: sk-gold}]"
 TURN = {"role": "user", "content": "x"}
-BODY = json.dumps({"model": MODEL, "prompt": "x", "input": "x", "messages": [TURN], "max_tokens": 2}).encode()
+BODY = json.dumps(
+    {"model": MODEL, "prompt": "x", "input": "x", "messages": [TURN], "max_tokens": 2, "query": "x", "documents": ["y"],
+     "text_1": "x", "text_2": "y"}
+).encode()  # fmt: skip
+FORM = (
+    b'--b\r\ncontent-disposition: form-data; name="model"\r\n\r\n%b\r\n--b\r\n'
+    b'content-disposition: form-data; name="file"; filename="a.wav"\r\n\r\nsound\r\n--b--\r\n'
+) % MODEL.encode()
+FORMS = (b"/v1/audio/transcriptions", b"/v1/audio/translations")
 
 
 class Front:
@@ -88,7 +96,8 @@ GOOD: dict[str, Any] = {
     "messages": st.lists(st.fixed_dictionaries({"role": st.text(), "content": JUNK}), max_size=3),
     "priority": st.integers(), "n": st.integers(), "user": ODD, "prompt_cache_key": ODD, "cache_salt": ODD,
     "previous_response_id": ODD, "tools": JUNK, "stream_options": JUNK, "max_completion_tokens": NUMBERS,
-    "kv_transfer_params": JUNK, "instructions": ODD,
+    "kv_transfer_params": JUNK, "instructions": ODD, "system": JUNK, "query": JUNK, "documents": JUNK, "text_1": JUNK,
+    "text_2": JUNK, "metadata": JUNK, "data": JUNK,
 }  # fmt: skip
 BODIES = st.fixed_dictionaries({}, optional={name: good | JUNK for name, good in GOOD.items()})
 TEXTS = (
@@ -153,7 +162,8 @@ TRICKS = (
 def test_every_path_has_its_method(method: str) -> None:
     front = Front()
     for target in READERS:
-        assert front.send(method, target, BODY).status == (200 if method == "POST" else 405)
+        body = FORM if target in FORMS else BODY
+        assert front.send(method, target, body).status == (200 if method == "POST" else 405), target
     for path in PLAIN:
         status = front.send(method, path.encode()).status
         assert status == (200 if method in ("GET", "HEAD") else 405), path

@@ -11,7 +11,7 @@ from poise.core.action import Dispatch
 from poise.live.gateway.fan import Fan, parts
 from poise.live.gateway.settings import Settings
 from poise.live.http.exchange import Exchange
-from poise.live.requests.openai_request import BadRequest
+from poise.live.requests.parsed_request import BadRequest
 from poise.policies.route.prefix_cache import PrefixCache
 from poise.policies.route.round_robin import RoundRobin
 from tests.live.gateway.live import MODEL, Live

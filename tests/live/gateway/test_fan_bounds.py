@@ -17,7 +17,7 @@ from poise.live.gateway.settings import Settings
 from poise.live.http.exchange import Exchange
 from poise.live.http.limits import Limits
 from poise.live.http.loop import run
-from poise.live.requests.openai_request import BadRequest
+from poise.live.requests.parsed_request import BadRequest
 from poise.live.requests.tenants import Tenants, parse
 from tests.live.gateway.attack import Besieged, says
 from tests.live.gateway.live import MODEL, Live

@@ -34,6 +34,24 @@ STREAM = b"".join(
 )
 
 
+MESSAGES = b"".join(
+    b"event: %b\ndata: %b\n\n" % (each["type"].encode(), json.dumps(each, separators=(",", ":")).encode())  # type: ignore[attr-defined]
+    for each in (
+        {"type": "message_start", "message": {"stop_reason": None}},
+        {
+            "type": "content_block_delta",
+            "delta": {"type": "text_delta", "text": '"type":"tool_use","id":"x","name":"no"'},
+        },
+        {
+            "type": "content_block_start",
+            "content_block": {"type": "tool_use", "id": "t1", "name": "search", "input": {}},
+        },
+        {"type": "content_block_start", "content_block": {"type": "tool_use", "id": "t2", "name": "read", "input": {}}},
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use", "stop_sequence": None}},
+    )
+)
+
+
 # What answers call ----------------------------------------------------------------------------------------------------
 
 
@@ -44,6 +62,21 @@ def test_the_first_tool_is_found_however_the_answer_is_cut(size: int) -> None:
         called.see(STREAM[at : at + size])
     assert (called.name, called.finish) == (b"search", b"tool_calls")
     assert called.tool(tools) == 0 == tools.number(b"search")
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 10_000])
+def test_the_first_tool_of_a_message_is_found(size: int) -> None:
+    called = Called()
+    for at in range(0, len(MESSAGES), size):
+        called.see(MESSAGES[at : at + size])
+    assert (called.name, called.finish) == (b"search", b"tool_use") and called.tool(Tools()) == 0
+
+
+def test_a_stop_string_is_no_reason_to_stop() -> None:
+    called = Called()
+    called.see(b'{"choices":[{"finish_reason":"stop","stop_reason":"tool"')
+    called.see(b" " * 200 + b"}]}")
+    assert called.finish == b"stop" and called.tool(Tools()) == NO_TOOL
 
 
 @pytest.mark.parametrize(

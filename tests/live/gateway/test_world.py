@@ -342,14 +342,16 @@ def test_every_request_ends_exactly_once(
 # Pairs ----------------------------------------------------------------------------------------------------------------
 
 
-def pair() -> tuple[Bench, Wire]:
+def pair(path: bytes = b"/v1/completions") -> tuple[Bench, Wire]:
     bench = Bench(0, slots=2)
     for name, role in (("p", "prefill"), ("d", "decode")):
         engine = bench.world.fleet.add(EngineAt(Place(name, "127.0.0.1", 1), role=role))  # type: ignore[arg-type]
         assert engine is not None
         bench.world.fleet.join(engine, engine.spec._replace(up=True))
         bench.engines.append(engine)
-    wire, exchange, _ = bench.ask(body=json.dumps({"model": "m", "stream": True, "max_tokens": 9, "x": [1.5]}).encode())
+    wire, exchange, _ = bench.ask(
+        body=json.dumps({"model": "m", "stream": True, "max_tokens": 9, "x": [1.5]}).encode(), path=path
+    )
     assert exchange.body
     return bench, wire
 
@@ -383,6 +385,28 @@ def test_either_half_may_break(half: int) -> None:
     for call in bench.calls:
         call.answer(b"{}")
     assert wire.ended
+    bench.check_balance()
+
+
+@pytest.mark.parametrize("path", [b"/v1/rerank", b"/v1/audio/transcriptions", b"/v1/messages/count_tokens"])
+def test_what_cannot_be_divided_goes_whole_to_the_engine_that_decodes(path: bytes) -> None:
+    bench, wire = pair(path)
+    (decode,) = bench.calls
+    assert decode.pool is bench.pool(1) and json.loads(decode.body)["max_tokens"] == 9
+    decode.answer(b"data: x\n\n")
+    assert wire.done
+    bench.check_balance()
+
+
+def test_messages_are_divided_as_chats_are() -> None:
+    bench, wire = pair(b"/v1/messages")
+    (prefill,) = bench.calls
+    assert json.loads(prefill.body)["max_tokens"] == 1
+    prefill.answer(b'{"kv_transfer_params":{"remote_host":"h"}}')
+    (decode,) = bench.calls
+    assert json.loads(decode.body)["kv_transfer_params"] == {"remote_host": "h"}
+    decode.answer(b"data: x\n\n")
+    assert wire.done
     bench.check_balance()
 
 

@@ -13,6 +13,8 @@ CONTEXT: Final = 4096
 CHAT: Final = "/v1/chat/completions"
 COMPLETION: Final = "/v1/completions"
 RESPONSE: Final = "/v1/responses"
+MESSAGES: Final = "/v1/messages"
+COUNT: Final = "/v1/messages/count_tokens"
 
 Body = dict[str, Any]
 
@@ -38,6 +40,12 @@ def response(**given: Any) -> Question:
     return Question("POST", RESPONSE, {"model": NAME, "input": "Hi", "max_output_tokens": 3, **SURE, **given})
 
 
+def message(**given: Any) -> Question:
+    """Of one token, since `ignore_eos` is not known there."""
+    messages = [{"role": "user", "content": "Tell me something."}]
+    return Question("POST", MESSAGES, {"model": NAME, "messages": messages, "max_tokens": 1, "temperature": 0, **given})
+
+
 def without(question: Question, field: str) -> Question:
     assert isinstance(question.body, dict)
     return question._replace(body={name: value for name, value in question.body.items() if name != field})
@@ -46,6 +54,9 @@ def without(question: Question, field: str) -> Question:
 SURE: Final = {"temperature": 0, "ignore_eos": True}
 """Answers of just as many tokens as were asked for."""
 
+TOOLS: Final = [
+    {"type": "function", "function": {"name": "weather", "description": "Of a town.", "parameters": {"type": "object"}}}
+]
 USAGE: Final = {"stream": True, "stream_options": {"include_usage": True}}
 ALWAYS: Final = {"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}
 
@@ -109,6 +120,28 @@ QUESTIONS: Final[dict[str, Question]] = {
     "min_tokens": chat(min_tokens=2),
     "response": response(),
     "response, streamed": response(stream=True),
+    "chat, n of 2": chat(n=2, temperature=1),
+    "chat, n of 2, streamed with usage": chat(n=2, temperature=1, max_tokens=1, **USAGE),
+    "chat, n of 2, greedy": chat(n=2),
+    "completion, n of 2": completion(n=2, temperature=1),
+    "completion, n of 2, streamed with usage": completion(n=2, temperature=1, max_tokens=1, **USAGE),
+    "tools of which none is chosen": chat(tools=TOOLS, tool_choice="none"),
+    "tool_choice of no such tool": chat(tools=TOOLS, tool_choice={"type": "function", "function": {"name": "other"}}),
+    "tool_choice without tools": chat(tool_choice="required"),
+    "json_schema without a schema": chat(response_format={"type": "json_schema"}),
+    "json_object": chat(response_format={"type": "json_object"}, max_tokens=1),
+    "message": message(),
+    "message, streamed": message(stream=True),
+    "message with a system prompt": message(system=[{"type": "text", "text": "Be brief."}]),
+    "message, no model": without(message(), "model"),
+    "message, no messages": without(message(), "messages"),
+    "message, no max_tokens": without(message(), "max_tokens"),
+    "message, max_tokens 0": message(max_tokens=0),
+    "message, max_tokens over the context": message(max_tokens=CONTEXT + 1),
+    "message, no such model": message(model="other"),
+    "message, top_p 0": message(top_p=0),
+    "count of tokens": Question("POST", COUNT, without(message(), "max_tokens").body),
+    "count of tokens, no messages": Question("POST", COUNT, {"model": NAME}),
 }
 
 PROMPT: Final = [0, *range(300, 300 + 2 * BLOCK + 8)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from poise.live.emulator.refuse import Refused
 from poise.live.http.refuse import error_body, openai
-from poise.live.requests.openai_request import BadRequest
+from poise.live.requests.parsed_request import BadRequest
 
 LIVE = Path(__file__).parents[3] / "poise" / "live"
 

@@ -11,14 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poise.live.requests.openai_request import (
-    READERS,
-    BadRequest,
-    ParsedRequest,
     read_chat,
     read_completion,
     read_embeddings,
     read_responses,
 )
+from poise.live.requests.parsed_request import BadRequest, ParsedRequest
+from poise.live.requests.paths import READERS
 
 HELLO = [{"role": "user", "content": "hello"}]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poise.core.errors import UserError
-from poise.live.requests.openai_request import BadRequest
+from poise.live.requests.parsed_request import BadRequest
 from poise.live.requests.tenants import LONGEST, Tenant, Tenants, parse
 
 KEYS = f"""\

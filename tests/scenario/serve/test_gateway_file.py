@@ -67,6 +67,7 @@ WRONG = {
     "limits.ttft_s": "limits: {ttft_s: -1}",
     "limits.body_mb": "limits: {body_mb: 0}",
     "limits.bodies_mb": "limits: {body_mb: 20, bodies_mb: 10}",
+    "limits.audio_mb": "limits: {audio_mb: 0}",
     "limits.connections": "limits: {connections: 0}",
     "limits.idle_s": "limits: {idle_s: 0}",
     "limits.connect_s": "limits: {connect_s: 0}",
@@ -99,6 +100,20 @@ def test_a_mistake_is_reported_with_its_place_and_its_cure(tmp_path: Path, field
     message = str(caught.value)
     assert message.startswith((f"{file}:{line}: {field}: ", f"{file}:{line}: {field} ")), message
     assert "\n" not in message and ("; " in message or "did you mean" in message), message
+
+
+@pytest.mark.parametrize(("text", "limit_mb"), [("audio_mb: 40", 40), ("bodies_mb: 16", 16), ("body_mb: 30", 30)])
+def test_a_sound_has_a_limit_of_its_own_within_that_of_all_bodies(tmp_path: Path, text: str, limit_mb: int) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(f"{ENGINES}limits: {{{text}}}\n")
+    limits = plan(load_gateway(file)).settings.clients
+    assert limits.body_limit(b"/v1/audio/transcriptions") == limit_mb * 2**20
+    assert limits.body_limit(b"/v1/completions") == limits.body_bytes
+    file.write_text(f"{ENGINES}limits: {{audio_mb: 20, bodies_mb: 15}}\n")
+    with pytest.raises(
+        UserError, match=r"bodies_mb: 15 leaves no room for one body of 20 MiB; give more, or less limits\.audio_mb"
+    ):
+        plan(load_gateway(file))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from poise.live.admin.server import Admin
 from poise.live.gateway.gateway import Gateway
 from poise.live.http.loop import run
 from poise.live.parts import read_recording
-from poise.live.requests.openai_request import BadRequest
+from poise.live.requests.parsed_request import BadRequest
 from poise.policies.admit.ceiling import Ceiling
 from poise.policies.admit.tenant_limits import TenantLimits
 from poise.policies.route.prefix_cache import PrefixCache
