@@ -21,7 +21,8 @@ from poise.live.http.header import Headers
 from poise.live.http.refuse import Refusal, error_body, openai
 from poise.live.requests.body_fields import replaced
 from poise.live.requests.names import Begun, Hashed, Names
-from poise.live.requests.openai_request import READERS, BadRequest, ParsedRequest, guarded
+from poise.live.requests.openai_request import READERS, BadRequest, guarded
+from poise.live.requests.parsed import ParsedRequest
 from poise.live.requests.tenants import Tenant, Tenants
 from poise.live.requests.text_prefix import Pieces
 from poise.live.requests.token_prefix import Identity, Tokenising
@@ -39,7 +40,7 @@ ANSWERS: Final = 100_000
 """Most responses whose engine is remembered."""
 RESPONSE: Final = re.compile(rb'"id":\s*"(resp_[\w-]{1,128})"')
 ANONYMOUS: Final = Tenant(-1, "", min_priority=-(1 << 31))
-KEYS: Final = (b"authorization", b"x-api-key")
+KEYS: Final = frozenset((b"authorization", b"x-api-key"))
 """Headers with a tenant's key, which is for the gateway alone."""
 CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
 
@@ -117,7 +118,7 @@ class Api:
             if exchange.method != "POST":
                 self._refuse(exchange, 405, f"{exchange.path} takes POST only", ((b"allow", b"POST"),))
                 return
-            tenant = self._who(exchange.header)  # before the body is parsed: an unknown client costs no work
+            tenant = self._tenant(exchange)  # before the body is parsed: an unknown client costs no work
             if isinstance(tenant, BadRequest):
                 exchange.answer(tenant.status, tenant.json(), headers=CHALLENGE)
                 return
@@ -170,7 +171,7 @@ class Api:
     def _arrive(self, exchange: Exchange, parsed: ParsedRequest, tenant: Tenant) -> None:
         world = self.world
         if self._tenants is not None and self._tenants.keyed:
-            exchange.headers = [each for each in exchange.headers if each[0] not in KEYS]
+            exchange.drop(KEYS)
         if not self._ready():
             self._refuse(exchange, 503, "the gateway is going down; ask another one", ((b"connection", b"close"),))
             return
@@ -284,6 +285,20 @@ class Api:
             return prompt
         kept = bisect_right(prompt.ends, most)
         return Identity(most, prompt.ids[:kept], prompt.ends[:kept])
+
+    def _tenant(self, exchange: Exchange) -> Tenant | BadRequest:
+        """The tenant of a request; a head that its connection repeats is looked up once."""
+        shared, tenants = exchange.shared, self._tenants
+        if shared is None or tenants is None:
+            return self._who(exchange.header)
+        known = shared.notes.get(tenants)
+        if type(known) is Tenant:
+            return known
+        found = self._who(exchange.header)
+        if type(found) is Tenant:
+            shared.notes.clear()  # of tenants that were exchanged since
+            shared.notes[tenants] = found
+        return found
 
     def _who(self, header: Callable[[bytes], bytes | None]) -> Tenant | BadRequest:
         if self._tenants is None:

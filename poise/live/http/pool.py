@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from ipaddress import ip_address
+from typing import cast
 
 from poise.live.http.call import Address, Call, Kind, ResponseHandler
-from poise.live.http.header import request_head
+from poise.live.http.header import Headers, request_head
 from poise.live.http.limits import PoolLimits
 from poise.live.http.sweep import DeadlineTimer, period
 from poise.live.http.upstream import Upstream
@@ -56,13 +57,14 @@ class Pool:
         self,
         method: bytes,
         target: bytes,
-        headers: Sequence[tuple[bytes, bytes]],
+        headers: Headers | bytes,
         body: bytes,
         handler: ResponseHandler,
         fresh: bool = False,
     ) -> Call:
-        """Send a request; header names are lower-case; host, length and hop-by-hop headers are written here.
+        """Send a request; host, length and hop-by-hop headers are written here.
 
+        headers: with names in lower case, or as `header.lines_of` has written them.
         fresh: on a new connection, since a kept one was closed under this request.
         `handler` gets the answer later, never before this returns. Raises ValueError for a header that contains a line
         end.
@@ -147,7 +149,7 @@ class Pool:
         upstream = Upstream(self)
         try:
             await asyncio.get_running_loop().create_connection(
-                lambda: upstream, host, address.port, ssl=self._tls, server_hostname=name
+                lambda: cast(asyncio.Protocol, upstream), host, address.port, ssl=self._tls, server_hostname=name
             )
         except BaseException:  # uvloop closes what it had opened by then without a word to the protocol
             upstream.give_up()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 HEAD, BODY, DONE, GARBAGE = range(4)
@@ -34,12 +36,12 @@ class ReplyReader:
         self._limit = header_bytes
         self._parts: list[bytes] = []
         self.on_body = self._parts.append
-        self._parser = HttpResponseParser(self)
+        self._parser: Any = HttpResponseParser(self)
         self.begin("GET")
 
     def close(self) -> None:
         """Release the parser, which holds this reader."""
-        del self._parser
+        self._parser = None
 
     def begin(self, method: str | bytes) -> None:
         """A request was sent; an answer to HEAD has no body, whatever its headers say."""

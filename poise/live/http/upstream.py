@@ -28,7 +28,7 @@ class Keeper(Protocol):
         """A connection is closed."""
 
 
-class Upstream(Deadline, asyncio.Protocol):
+class Upstream(Deadline):
     """Carries one request at a time. Bytes from the engine outside an answer close the connection."""
 
     __slots__ = ("_call", "_given_up", "_head_passed", "_kept", "_pool", "_reader", "_transport")

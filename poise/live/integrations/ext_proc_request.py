@@ -128,11 +128,10 @@ class Picked(ProxiedRequest):
 
     __slots__ = ("_prefill", "_subset", "answering", "passage")
 
-    gathers = False
-
     def __init__(self, world: World, exchange: Exchange, view: RequestView, stream: bool, tenant: str) -> None:
         assert isinstance(exchange, ExtProcRequest)
         super().__init__(world, exchange, view, stream, tenant)
+        self.gathers = False
         self.passage = exchange
         self.answering = False
         self._prefill: Engine | None = None

@@ -9,51 +9,20 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
-from msgspec import DecodeError, Raw, Struct, ValidationError
+from msgspec import DecodeError, Raw, ValidationError
 from msgspec.json import Decoder
 from xxhash import xxh3_64_hexdigest
 
 from poise.live.http.refuse import error_body
 from poise.live.requests import bodies
 from poise.live.requests.bodies import ABSENT, Prompt, Token
+from poise.live.requests.parsed import ParsedRequest
 
 PART: Final = "\x1f"
 TURN: Final = "\x1e"
 """Unit and record separator of ASCII: between role and content, and after each message."""
-
-
-class ParsedRequest(Struct, gc=False):
-    """The parsed fields of one request.
-
-    max_tokens: the client's limit on output, 0 for none.  n: answers wanted.  priority: vLLM's, lower goes first.
-    session: `prompt_cache_key`, which a client keeps for a conversation.  salt: `cache_salt`; prompts with different
-    salts share no cache.  previous: `previous_response_id`, known only to the engine that issued it.
-    text: the canonical bytes of the prompt, or its token ids, 4 bytes each, if `token_ids`; of several prompts the
-    first.  more: bytes of the others.  media: parts that are not text.
-    """
-
-    kind: str
-    model: str
-    text: bytes
-    stream: bool
-    include_usage: bool
-    max_tokens: int
-    n: int
-    priority: int
-    user: str
-    session: str
-    salt: str
-    previous: str
-    token_ids: bool
-    more: int
-    media: int
-
-    def prompt_tokens(self, bytes_per_token: float = 4.0) -> int:
-        """Tokens of all prompts: counted where they are token ids, else estimated from their bytes, at least 1."""
-        each = 4.0 if self.token_ids else bytes_per_token
-        return max(1, int(len(self.text) / each) + int(self.more / each))
 
 
 class BadRequest(NamedTuple):
@@ -217,7 +186,7 @@ def _conversation(messages: list[bodies.Message], tools: Raw) -> _Prompt:
     return _Prompt("".join(pieces).encode(), False, 0, media)
 
 
-def _inner(decoder: Decoder[_Kind], raw: Raw, where: str) -> _Kind:
+def _inner(decoder: Decoder[Any], raw: Raw, where: str) -> Any:
     """Decode what was kept raw; errors name the field."""
     try:
         return decoder.decode(raw)
@@ -230,7 +199,7 @@ def _parts(parts: list[Raw], pieces: list[str]) -> int:
     """Add the texts of a message's parts and the hashes of the others; returns the number of others."""
     media = 0
     for part in parts:
-        text = _inner(_PART, part, "content").text
+        text: str | None = _inner(_PART, part, "content").text
         if text is None:
             media += 1
             text = xxh3_64_hexdigest(memoryview(part))
@@ -247,7 +216,7 @@ def _items(body: bodies.Responses) -> _Prompt:
     if isinstance(body.input, str):
         pieces += ("user", PART, body.input, TURN)
     for raw in body.input if isinstance(body.input, list) else ():
-        item = _inner(_ITEM, raw, "input")
+        item: bodies.Item = _inner(_ITEM, raw, "input")
         if item.role is None:
             pieces += (_text(raw), TURN)
             continue
