@@ -33,7 +33,7 @@ LIVE = {
     "live": "clock",
     "live/admin": "decisions",
     "live/gateway": "api counts fleet proxied_request usage world",
-    "live/http": "again bodies call connection exchange header shared_head pool reply request sweep upstream",
+    "live/http": "again bodies call connection exchange header shared_head pool reply reply_memory request sweep upstream",
     "live/requests": "names openai_request tenants text_prefix",
 }
 """The path of a request through the gateway."""

@@ -12,6 +12,7 @@ from typing import cast
 from poise.live.http.call import Address, Call, Kind, ResponseHandler
 from poise.live.http.header import Headers, request_head
 from poise.live.http.limits import PoolLimits
+from poise.live.http.reply_memory import ReplyMemory
 from poise.live.http.sweep import DeadlineTimer, period
 from poise.live.http.upstream import Upstream
 
@@ -36,6 +37,7 @@ class Pool:
         self._tls = (tls or ssl.create_default_context()) if address.tls else None
         self._forbidden = forbidden
         self._host = _authority(address)
+        self.memory = ReplyMemory()
         self._idle: list[Upstream] = []
         self._upstreams: set[Upstream] = set()
         self._opening: dict[asyncio.Task[None], Call] = {}
