@@ -46,6 +46,7 @@ MODULES = {
     "core/records": "attribution attributions blame detailed records",
     "cost": "coefficients step",
     "sim": "agenda arrivals clients gateways transfers world",
+    "policies/kit": "flow_ledger",
     **LIVE,
 }
 """What is compiled, by folder. Every file of these folders counts as a source, for constants are written in place.
@@ -58,6 +59,7 @@ COPYABLE = {
     "core": "chance",
     "core/control": "control flight gateway_queue in_flight prefix_index state",
     "cost": "coefficients step",
+    "policies/kit": "flow_ledger",
     **LIVE,
 }
 """Modules whose objects may be deep-copied (the control side, and what policies may keep), and whose classes may have

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
+from poise.core.fast_tuple import made
 from poise.core.request import RequestView
 from poise.live.gateway.fan import FIELD, PATHS, Fan, Part, parts
 from poise.live.gateway.proxied_request import ProxiedRequest
@@ -224,23 +225,27 @@ class Api:
             prompt = self._shortened(prompt, model)
         session = self._session(exchange, parsed)
         turn, begun_at = self.programs.next(session, now)
-        view = RequestView(
-            number,
-            now,
-            prompt.prompt_tokens,
-            parsed.max_tokens,
-            prompt.ids,
-            prompt.ends,
-            model,
-            session,
-            tenant.id,
-            lora,
-            parsed.priority + tenant.priority,
-            now + ttft if ttft else 0,
-            0,
-            self._home(parsed.previous) if parsed.previous else -1,
-            turn=turn,
-            begun_at=begun_at,
+        view: RequestView = made(
+            RequestView,
+            (
+                number,
+                now,
+                prompt.prompt_tokens,
+                parsed.max_tokens,
+                prompt.ids,
+                prompt.ends,
+                model,
+                session,
+                tenant.id,
+                lora,
+                parsed.priority + tenant.priority,
+                now + ttft if ttft else 0,
+                0,
+                self._home(parsed.previous) if parsed.previous else -1,
+                turn,
+                -1,
+                begun_at,
+            ),
         )
         proxied = self.proxied_requests[type(exchange)](self.world, exchange, view, parsed.stream, tenant.name)
         if parsed.kind == "responses":
