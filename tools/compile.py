@@ -1,4 +1,6 @@
-"""Compile the hot core with mypyc, for about twice the speed: `make compile` and `make uncompile` call this.
+"""Compile the hot core, for about twice the speed, and the gateway's data path with mypyc.
+
+`make compile` and `make uncompile` call this:
 
     python tools/compile.py             shared objects beside their sources, where Python prefers them
     python tools/compile.py --remove    take them away: pure Python again
@@ -33,7 +35,8 @@ LIVE = {
     "live": "clock",
     "live/admin": "decisions",
     "live/gateway": "api counts fleet proxied_request usage world",
-    "live/http": "again bodies call connection exchange header shared_head pool reply reply_memory request sweep upstream",
+    "live/http": "again bodies call connection exchange header pool reply reply_memory request shared_head sweep"
+    " upstream",
     "live/requests": "names openai_request tenants text_prefix",
 }
 """The path of a request through the gateway."""

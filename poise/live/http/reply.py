@@ -17,7 +17,8 @@ class ReplyReader:
     """Answers of one connection, each between `begin()` and DONE.
 
     state: HEAD, BODY, DONE or GARBAGE (`reason` says why).  status, headers: valid from BODY on; names lower-cased.
-    reusable: another request may be sent when this answer is DONE.  memory: of heads, shared by an engine's connections.
+    reusable: another request may be sent when this answer is DONE.
+    memory: of heads, shared by an engine's connections.
     """
 
     __slots__ = (

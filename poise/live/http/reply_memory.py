@@ -53,7 +53,7 @@ class ReplyMemory:
         return headers
 
     def learn(self, data: bytes, headers: list[tuple[bytes, bytes]], body: int) -> None:
-        """A read was parsed: one whole answer of status 200 with a body of so many bytes, on a connection that stays."""
+        """A read was parsed: one answer of status 200 with a body of so many bytes, on a connection that stays."""
         self._missed += 1
         if self._missed > _MISSES and self._missed % _SELDOM:
             return

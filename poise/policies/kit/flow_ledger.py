@@ -8,7 +8,6 @@ from typing import Any
 from poise.core.event import Cancelled, Event, Failed, Finished
 from poise.core.request import RequestView
 
-
 _ENDS = frozenset((Finished, Cancelled, Failed))
 
 
