@@ -84,6 +84,8 @@ class Chance:
 
     def least(self, able: Sequence[int], column: Sequence[Any] | Callable[[int], Any]) -> int:
         """The replica of `able` with the least of `column` (a column over replicas, or a function); ties are drawn."""
+        if len(able) == 1:
+            return able[0]
         ranks = self.ranks
         if ranks is not None and column is ranks.column and len(able) == len(ranks.column):
             equals = ranks.holders[ranks.low]

@@ -191,9 +191,10 @@ def _raw(item: Event | Action) -> msgspec.Raw:
 
 
 def _has_float(hint: Any) -> bool:
+    """Whether a field may hold a float; of a dictionary, compiled classes do not say what it holds."""
     if hasattr(hint, "_fields"):
         return any(map(_has_float, hints(hint).values()))
-    return hint in (float, Any) or any(map(_has_float, get_args(hint)))
+    return hint in (float, Any, dict) or any(map(_has_float, get_args(hint)))
 
 
 _ENCODER = msgspec.json.Encoder()

@@ -292,6 +292,7 @@ class Control:
 
     def _narrowed(self, request: RequestView, able: Sequence[int]) -> tuple[Any, Sequence[int]]:
         """The router's answer among some of the able replicas, and who they are."""
+        whole = able
         tried = self.tried.get(request.id)
         if tried is not None:
             if tried.until > self.state.now:
@@ -310,7 +311,10 @@ class Control:
             able = answer  # type: ignore[assignment]
         if not able:
             return Hold("no replica may be sent more now"), able
-        return self.router.route(request, RestrictedView(self.state, able), self.chance), able
+        state: Any = self.state
+        if tuple(able) != whole:  # mostly all may be sent more, and the state itself is the quicker view
+            state = RestrictedView(self.state, able)
+        return self.router.route(request, state, self.chance), able
 
     def _decode(self, request: RequestView, route: Route) -> int | None:
         """The decode half of a P/D pair: the router's own choice, or the router called again for that stage."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 from poise.core.engine.replica import Replica
 from poise.core.policy import Bundle
@@ -173,7 +173,10 @@ class Emulated:
         if self._listener is None and "refuse" not in self.faults and "crash" not in self.faults:
             loop, server = asyncio.get_running_loop(), self.server
             listener = await loop.create_server(
-                lambda: Connection(server, loop), self.plan.options.host, self.port, backlog=4096
+                lambda: cast(asyncio.Protocol, Connection(server, loop)),
+                self.plan.options.host,
+                self.port,
+                backlog=4096,
             )
             self._listener = listener
             self.port = int(listener.sockets[0].getsockname()[1])

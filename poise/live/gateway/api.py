@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
+from poise.core.fast_tuple import made
 from poise.core.request import RequestView
 from poise.live.gateway.fan import FIELD, PATHS, Fan, Part, parts
 from poise.live.gateway.proxied_request import ProxiedRequest
@@ -42,7 +43,7 @@ RESPONSE: Final = re.compile(rb'"id":\s*"(resp_[\w-]{1,128})"')
 ANONYMOUS: Final = Tenant(-1, "", min_priority=-(1 << 31))
 TEMPLATED: Final = frozenset(("chat", "completion", "messages"))
 """Kinds of requests whose tokens can be known as their engine sees them."""
-KEYS: Final = (b"authorization", b"x-api-key")
+KEYS: Final = frozenset((b"authorization", b"x-api-key"))
 """Headers with a tenant's key, which is for the gateway alone."""
 CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
 
@@ -120,7 +121,7 @@ class Api:
             if exchange.method != "POST":
                 self._refuse(exchange, 405, f"{exchange.path} takes POST only", ((b"allow", b"POST"),))
                 return
-            tenant = self._who(exchange.header)  # before the body is parsed: an unknown client costs no work
+            tenant = self._tenant(exchange)  # before the body is parsed: an unknown client costs no work
             if isinstance(tenant, BadRequest):
                 exchange.answer(tenant.status, tenant.json(exchange.path), headers=CHALLENGE)
                 return
@@ -174,7 +175,7 @@ class Api:
     def _arrive(self, exchange: Exchange, parsed: ParsedRequest, tenant: Tenant) -> None:
         world = self.world
         if self._tenants is not None and self._tenants.keyed:
-            exchange.headers = [each for each in exchange.headers if each[0] not in KEYS]
+            exchange.drop(KEYS)
         if not self._ready():
             self._refuse(exchange, 503, "the gateway is going down; ask another one", ((b"connection", b"close"),))
             return
@@ -231,23 +232,27 @@ class Api:
             prompt = self._shortened(prompt, model)
         session = self._session(exchange, parsed)
         turn, begun_at = self.programs.next(session, now)
-        view = RequestView(
-            number,
-            now,
-            prompt.prompt_tokens,
-            parsed.max_tokens,
-            prompt.ids,
-            prompt.ends,
-            model,
-            session,
-            tenant.id,
-            lora,
-            parsed.priority + tenant.priority,
-            now + ttft if ttft else 0,
-            0,
-            self._home(parsed.previous) if parsed.previous else -1,
-            turn=turn,
-            begun_at=begun_at,
+        view: RequestView = made(
+            RequestView,
+            (
+                number,
+                now,
+                prompt.prompt_tokens,
+                parsed.max_tokens,
+                prompt.ids,
+                prompt.ends,
+                model,
+                session,
+                tenant.id,
+                lora,
+                parsed.priority + tenant.priority,
+                now + ttft if ttft else 0,
+                0,
+                self._home(parsed.previous) if parsed.previous else -1,
+                turn,
+                -1,
+                begun_at,
+            ),
         )
         proxied = self.proxied_requests[type(exchange)](self.world, exchange, view, parsed.stream, tenant.name)
         if parsed.kind == "responses":
@@ -292,6 +297,20 @@ class Api:
             return prompt
         kept = bisect_right(prompt.ends, most)
         return Identity(most, prompt.ids[:kept], prompt.ends[:kept])
+
+    def _tenant(self, exchange: Exchange) -> Tenant | BadRequest:
+        """The tenant of a request; a head that its connection repeats is looked up once."""
+        shared, tenants = exchange.shared, self._tenants
+        if shared is None or tenants is None:
+            return self._who(exchange.header)
+        known = shared.notes.get(tenants)
+        if type(known) is Tenant:
+            return known
+        found = self._who(exchange.header)
+        if type(found) is Tenant:
+            shared.notes.clear()  # of tenants that were exchanged since
+            shared.notes[tenants] = found
+        return found
 
     def _who(self, header: Callable[[bytes], bytes | None]) -> Tenant | BadRequest:
         if self._tenants is None:

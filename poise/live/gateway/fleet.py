@@ -92,7 +92,8 @@ class Engine:
 
     def post(self, exchange: Exchange, body: bytes, handler: ResponseHandler, fresh: bool = False) -> Call:
         """Send a client's request with this body; `handler` receives the answer.  fresh: on a new connection."""
-        target, headers = self.target(exchange.target), self.headers(exchange.headers)
+        target = self.target(exchange.target)
+        headers = self.headers(exchange.headers) if self.at.api_key else exchange.lines()
         return self.pool.send(exchange.method.encode(), target, headers, body, handler, fresh)
 
     def well(self, sent_at: int) -> None:
@@ -140,7 +141,7 @@ class Fleet:
         self.shortest = 1 << 40
 
     def __iter__(self) -> Iterator[Engine]:
-        return (engine for engine in self.slots if engine is not None)
+        return iter([engine for engine in self.slots if engine is not None])
 
     def engine(self, slot: int) -> Engine:
         """The engine of a slot, which must have one."""

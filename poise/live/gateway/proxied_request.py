@@ -37,6 +37,7 @@ class ProxiedRequest:
 
     sent_at, first_at: picoseconds, -1 for not yet.  engine: the last one that it was sent to.
     on_first_data: callback for the first bytes of the answer's body.
+    gathers: whether a non-streaming answer is buffered until it is complete.
     attempt: its duplicate at another engine, while both run.  hint: the KV retention hint sent to engines, or None.
     """
 
@@ -54,6 +55,7 @@ class ProxiedRequest:
         "engine",
         "exchange",
         "first_at",
+        "gathers",
         "hint",
         "on_first_data",
         "sent_at",
@@ -64,15 +66,13 @@ class ProxiedRequest:
         "view",
     )  # fmt: skip
 
-    gathers = True
-    """Whether a non-streaming answer is buffered until it is complete."""
-
     def __init__(self, world: World, exchange: Exchange, view: RequestView, stream: bool, tenant: str) -> None:
         self._world = world
         self.exchange = exchange
         self.view = view
         self.stream = stream
         self.tenant = tenant
+        self.gathers = True
         self.state = HELD
         self.call: Call | None = None
         self.engine: Engine | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from poise.live.http.exchange import Exchange
+from poise.live.http.shared_head import SharedHead
 
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)", re.IGNORECASE)
 _DIGITS = 12
@@ -41,17 +42,17 @@ class RepeatedHeads:
 class Again:
     """A head that may be repeated.
 
-    before, after: its bytes around the digits of its length.  model: the exchange that it began.  place: of the length
-    among the headers.  limit: of the body, in bytes.
+    before, after: its bytes around the digits of its length.  model: the exchange that it began.
+    limit: of the body, in bytes.
     """
 
-    __slots__ = ("_after", "_before", "_limit", "_model", "_place", "differs")
+    __slots__ = ("_after", "_before", "_limit", "_model", "_shared", "differs")
 
-    def __init__(self, before: bytes, after: bytes, model: Exchange, place: int, limit: int) -> None:
+    def __init__(self, before: bytes, after: bytes, model: Exchange, shared: SharedHead, limit: int) -> None:
         self._before = before
         self._after = after
         self._model = model
-        self._place = place
+        self._shared = shared
         self._limit = limit
         self.differs = False
         """Another head arrived: this client does not repeat itself."""
@@ -66,8 +67,9 @@ class Again:
             return None
         if not (exchange.keep_alive and exchange.modern) or exchange.header(b"content-length") != found[1]:
             return None
-        model = exchange.again(exchange.headers.copy(), b"", 0)
-        return cls(data[: found.start(1)], data[found.end(1) : end], model, names.index(b"content-length"), limit)
+        shared = SharedHead(exchange.headers.copy())
+        model = exchange.again(shared, found[1], b"", 0)
+        return cls(data[: found.start(1)], data[found.end(1) : end], model, shared, limit)
 
     def read(self, data: bytes, at: int) -> Exchange | None:
         """The request in a read, if it is one whole request with this head."""
@@ -81,6 +83,4 @@ class Again:
         body_at = end + len(after)
         if end < 0 or not digits.isdigit() or len(data) - body_at != int(digits) or len(data) - body_at > self._limit:
             return None
-        headers = self._model.headers.copy()
-        headers[self._place] = (b"content-length", digits)
-        return self._model.again(headers, data[body_at:], at)
+        return self._model.again(self._shared, digits, data[body_at:], at)

@@ -62,7 +62,7 @@ class Owner(Protocol):
         """A client was refused."""
 
 
-class Connection(Deadline, asyncio.Protocol):
+class Connection(Deadline):
     """Serves one client: requests that arrive together are answered one after the other.
 
     While one is in progress the next is not parsed: at most one read is buffered, and reading stops. A client that

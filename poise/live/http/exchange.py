@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Protocol
 from urllib.parse import unquote
 
-from poise.live.http.header import Headers, reply_head
+from poise.live.http.header import OURS_IN_REQUEST, Headers, lines_of, reply_head
+from poise.live.http.shared_head import LENGTH as LENGTH_NAME
+from poise.live.http.shared_head import SharedHead
 
 CHUNKED, LENGTH, UNTIL_CLOSE, NO_BODY = range(4)
 """The end marker of a chunked answer."""
@@ -48,6 +50,7 @@ class Exchange:
     target: path and query as sent.  path: decoded, without the query.  headers: names lower-cased, in order.
     peer: the client's address.  begun_at: when its first byte arrived, in picoseconds.
     more: bytes reserved for it in addition to its body.
+    shared: the headers that it repeats, while none of them was changed.
     gone: set by the handler; called once if the client leaves, or closes its sending side, before the answer's end.
     flow: set by the handler; `flow(False)` when the client reads too slowly, `flow(True)` when it has caught up.
     """
@@ -56,14 +59,15 @@ class Exchange:
         "_first",
         "_framing",
         "_head",
+        "_headers",
         "_left",
+        "_length",
         "_line",
         "begun_at",
         "body",
         "ended",
         "flow",
         "gone",
-        "headers",
         "keep_alive",
         "method",
         "modern",
@@ -71,6 +75,7 @@ class Exchange:
         "path",
         "peer",
         "query",
+        "shared",
         "started",
         "target",
     )
@@ -85,17 +90,26 @@ class Exchange:
         first: dict[bytes, bytes] | None = None,
         keep_alive: bool = True,
         modern: bool = True,
+        model: Exchange | None = None,
     ) -> None:
-        """first: the first value of each header.  keep_alive: another request may follow.  modern: HTTP/1.1."""
+        """first: the first value of each header.  keep_alive: another request may follow.  modern: HTTP/1.1.
+
+        model: another exchange with the same target.
+        """
         self.method = method
         self.target = target
-        self.headers = headers
+        self._headers = headers
+        self.shared: SharedHead | None = None
+        self._length = b""
         self.body = body
         self.begun_at = begun_at
         self.keep_alive = keep_alive
         self.modern = modern
-        path, _, self.query = target.decode("latin-1").partition("?")
-        self.path = path if path[:1] == "/" and "%" not in path else _plain(path)
+        if model is None:
+            path, _, self.query = target.decode("latin-1").partition("?")
+            self.path = path if path[:1] == "/" and "%" not in path else _plain(path)
+        else:
+            self.path, self.query = model.path, model.query
         self.peer = ""
         self._first = first
         self.gone: Callable[[], None] | None = None
@@ -111,11 +125,35 @@ class Exchange:
     def __repr__(self) -> str:
         return f"Exchange({self.method} {self.path}, {len(self.body)} bytes, from {self.peer})"
 
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """All headers, which belong to this exchange alone."""
+        if self.shared is not None:
+            self._headers, self.shared = self.shared.headers(self._length), None
+        return self._headers
+
+    @headers.setter
+    def headers(self, headers: list[tuple[bytes, bytes]]) -> None:
+        self._headers, self.shared = headers, None
+
     def header(self, name: bytes) -> bytes | None:
         """The first value of a header, by its lower-case name."""
+        if self.shared is not None:
+            return self._length if name == LENGTH_NAME else self.shared.get(name)
         if self._first is None:
-            self._first = dict(reversed(self.headers))
+            self._first = dict(reversed(self._headers))
         return self._first.get(name)
+
+    def drop(self, names: frozenset[bytes]) -> None:
+        """Remove these headers."""
+        if self.shared is not None:
+            self.shared = self.shared.without(names)
+        else:
+            self._headers = [pair for pair in self._headers if pair[0] not in names]
+
+    def lines(self) -> bytes:
+        """The headers as they are forwarded; ValueError where one contains a line end."""
+        return self.shared.lines() if self.shared is not None else lines_of(self._headers, OURS_IN_REQUEST)
 
     # The answer ------------------------------------------------------------------------------------------------------
 
@@ -229,9 +267,11 @@ class Exchange:
             self._line.freed(len(self.body))
         self.body, self.headers = b"", []
 
-    def again(self, headers: list[tuple[bytes, bytes]], body: bytes, begun_at: int) -> Exchange:
-        """Another request with the same first line."""
-        return Exchange(self.method, self.target, headers, body, begun_at, None, self.keep_alive, self.modern)
+    def again(self, shared: SharedHead, length: bytes, body: bytes, begun_at: int) -> Exchange:
+        """Another request with the same first line and these headers, but for its length."""
+        made = Exchange(self.method, self.target, [], body, begun_at, None, self.keep_alive, self.modern, self)
+        made.shared, made._length = shared, length
+        return made
 
     # Called by the connection ----------------------------------------------------------------------------------------
 

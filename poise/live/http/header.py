@@ -42,6 +42,13 @@ EMPTY = frozenset((b"GET", b"HEAD", b"OPTIONS", b"DELETE"))
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
+def lines_of(headers: Headers, ours: frozenset[bytes]) -> bytes:
+    """The end-to-end headers but for `ours`, each after a line end. ValueError where one contains a line end."""
+    ours = _and_named(ours, headers)
+    lines = [b"", *[b": ".join(pair) for pair in headers if pair[0] not in ours]]
+    return _lines(lines, ends=len(lines) - 1)
+
+
 def reply_head(status: int, headers: Headers, tail: bytes) -> bytes:
     """The head of an answer; names are lower-case, `tail` has the framing headers and the empty line.
 
@@ -52,17 +59,18 @@ def reply_head(status: int, headers: Headers, tail: bytes) -> bytes:
     return _lines(lines, ends=len(lines) - 1) + tail
 
 
-def request_head(method: bytes, target: bytes, host: bytes, headers: Headers, length: int) -> bytes:
+def request_head(method: bytes, target: bytes, host: bytes, headers: Headers | bytes, length: int) -> bytes:
     """The head of a request to an engine; names are lower-case, hop-by-hop headers are left out.
 
+    headers: as pairs, or as `lines_of` has written them.
     Raises ValueError where the target, a name or a value contains a line end.
     """
-    ours = _and_named(OURS_IN_REQUEST, headers)
-    lines = [b"%b %b HTTP/1.1\r\nhost: %b" % (method, target, host)]
-    lines += [b": ".join(pair) for pair in headers if pair[0] not in ours]
+    lines = headers if isinstance(headers, bytes) else lines_of(headers, OURS_IN_REQUEST)
+    if b"\n" in target or b"\r" in target:
+        raise ValueError(f"the target holds the end of a line: {target!r}")
     if length or method not in EMPTY:
-        lines.append(b"content-length: %d" % length)
-    return _lines(lines, ends=len(lines)) + b"\r\n\r\n"
+        return b"%b %b HTTP/1.1\r\nhost: %b%b\r\ncontent-length: %d\r\n\r\n" % (method, target, host, lines, length)
+    return b"%b %b HTTP/1.1\r\nhost: %b%b\r\n\r\n" % (method, target, host, lines)
 
 
 def end_to_end(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from ipaddress import ip_address
+from typing import cast
 
 from poise.live.http.call import Address, Call, Kind, ResponseHandler
-from poise.live.http.header import request_head
+from poise.live.http.header import Headers, request_head
 from poise.live.http.limits import PoolLimits
+from poise.live.http.reply_memory import ReplyMemory
 from poise.live.http.sweep import DeadlineTimer, period
 from poise.live.http.upstream import Upstream
 
@@ -35,6 +37,7 @@ class Pool:
         self._tls = (tls or ssl.create_default_context()) if address.tls else None
         self._forbidden = forbidden
         self._host = _authority(address)
+        self.memory = ReplyMemory()
         self._idle: list[Upstream] = []
         self._upstreams: set[Upstream] = set()
         self._opening: dict[asyncio.Task[None], Call] = {}
@@ -56,13 +59,14 @@ class Pool:
         self,
         method: bytes,
         target: bytes,
-        headers: Sequence[tuple[bytes, bytes]],
+        headers: Headers | bytes,
         body: bytes,
         handler: ResponseHandler,
         fresh: bool = False,
     ) -> Call:
-        """Send a request; header names are lower-case; host, length and hop-by-hop headers are written here.
+        """Send a request; host, length and hop-by-hop headers are written here.
 
+        headers: with names in lower case, or as `header.lines_of` has written them.
         fresh: on a new connection, since a kept one was closed under this request.
         `handler` gets the answer later, never before this returns. Raises ValueError for a header that contains a line
         end.
@@ -147,7 +151,7 @@ class Pool:
         upstream = Upstream(self)
         try:
             await asyncio.get_running_loop().create_connection(
-                lambda: upstream, host, address.port, ssl=self._tls, server_hostname=name
+                lambda: cast(asyncio.Protocol, upstream), host, address.port, ssl=self._tls, server_hostname=name
             )
         except BaseException:  # uvloop closes what it had opened by then without a word to the protocol
             upstream.give_up()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from poise.live.http.again import RepeatedHeads
@@ -73,7 +75,7 @@ class RequestReader:
         self._body = bytearray()
         self.state = IDLE
         self._begin()
-        self._parser = HttpRequestParser(self)
+        self._parser: Any = HttpRequestParser(self)
 
     @property
     def target(self) -> bytes:
@@ -93,7 +95,7 @@ class RequestReader:
         """Release what was read, and the parser, which holds this reader."""
         self._forget()
         self._bodies.held -= sum(len(exchange.body) for exchange in self.ready)
-        del self._parser
+        self._parser = None
 
     def feed(self, data: bytes, at: int) -> None:
         """Parse a read that arrived at `at`."""

@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from collections import Counter
 from collections.abc import Callable
+from typing import cast
 
 from poise.live.http.bodies import Bodies
 from poise.live.http.connection import Connection
@@ -66,7 +67,12 @@ class Server:
         """
         loop = asyncio.get_running_loop()
         socket = await loop.create_server(
-            lambda: Connection(self, loop), host, port, ssl=tls, backlog=4096, reuse_port=several or None
+            lambda: cast(asyncio.Protocol, Connection(self, loop)),
+            host,
+            port,
+            ssl=tls,
+            backlog=4096,
+            reuse_port=several or None,
         )
         self._sockets.append(socket)
         self._sweep.start()

@@ -6,9 +6,9 @@ import asyncio
 from typing import Protocol, cast
 
 from poise.live.http.call import Call, Kind
-from poise.live.http.header import end_to_end
 from poise.live.http.limits import PoolLimits
 from poise.live.http.reply import BODY, DONE, GARBAGE, HEAD, ReplyReader
+from poise.live.http.reply_memory import ReplyMemory
 from poise.live.http.sweep import Deadline
 
 
@@ -16,6 +16,7 @@ class Keeper(Protocol):
     """Owns the connections to an engine, as a `Pool` does."""
 
     limits: PoolLimits
+    memory: ReplyMemory
 
     def join(self, upstream: Upstream) -> None:
         """A connection is open."""
@@ -28,14 +29,14 @@ class Keeper(Protocol):
         """A connection is closed."""
 
 
-class Upstream(Deadline, asyncio.Protocol):
+class Upstream(Deadline):
     """Carries one request at a time. Bytes from the engine outside an answer close the connection."""
 
     __slots__ = ("_call", "_given_up", "_head_passed", "_kept", "_pool", "_reader", "_transport")
 
     def __init__(self, pool: Keeper) -> None:
         self._pool = pool
-        self._reader = ReplyReader(pool.limits.header_bytes)
+        self._reader = ReplyReader(pool.limits.header_bytes, pool.memory)
         super().__init__()
         self._call: Call | None = None
         self._head_passed = False
@@ -125,8 +126,7 @@ class Upstream(Deadline, asyncio.Protocol):
         self.since = 0
         if not self._head_passed and reader.state != HEAD and reader.state != GARBAGE:
             self._head_passed = True
-            headers, reader.headers = end_to_end(reader.headers), []
-            call.handler.head(reader.status, headers)
+            call.handler.head(reader.status, reader.take_headers())
         if body and self._call is call:
             call.handler.data(body)
         if reader.state != BODY and self._call is call:

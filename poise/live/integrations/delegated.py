@@ -15,7 +15,7 @@ from poise.live.gateway.api import Api
 from poise.live.gateway.fleet import Engine, EngineAt
 from poise.live.gateway.settings import Settings
 from poise.live.gateway.world import World
-from poise.live.http.call import Failure
+from poise.live.http.call import Address, Failure
 from poise.live.http.pool import Pool
 from poise.live.integrations.ext_proc_request import ExtProcRequest, Headers, Picked
 from poise.live.requests.text_prefix import Pieces
@@ -171,11 +171,14 @@ def _endpoint(name: str) -> str:
     return f"{name}:0"
 
 
-class _Nowhere:
+class _Nowhere(Pool):
     """Connections to replicas that others call; never used."""
+
+    def __init__(self) -> None:
+        super().__init__(Address("127.0.0.1", 0))
 
     async def close(self) -> None:
         """There is no connection."""
 
 
-_NOWHERE: Final[Pool] = _Nowhere()  # type: ignore[assignment]  # nothing is sent through it
+_NOWHERE: Final = _Nowhere()

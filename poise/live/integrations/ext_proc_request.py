@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from poise.core.event import Cancelled, Prefilled, Refused, Restricted
 from poise.core.request import RequestView
 from poise.live.gateway.proxied_request import ANSWERING, ENDED, HELD, SENT, ProxiedRequest
+from poise.live.http.call import DISCARD, Call
 from poise.live.http.exchange import Exchange
 from poise.live.http.refuse import plain
 from poise.live.integrations.choice import Subset
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from poise.live.gateway.api import Api
     from poise.live.gateway.fleet import Engine
     from poise.live.gateway.world import World
-    from poise.live.http.call import Call
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -113,8 +113,11 @@ class ExtProcRequest(Exchange):
         self.proxy.cut()
 
 
-class Carried:
+class Carried(Call):
     """The proxy's own call to the engine, which Poise cannot control."""
+
+    def __init__(self) -> None:
+        super().__init__(DISCARD)
 
     def cancel(self) -> None:
         """No effect: the proxy ends the call when its client leaves."""
@@ -128,11 +131,10 @@ class Picked(ProxiedRequest):
 
     __slots__ = ("_prefill", "_subset", "answering", "passage")
 
-    gathers = False
-
     def __init__(self, world: World, exchange: Exchange, view: RequestView, stream: bool, tenant: str) -> None:
         assert isinstance(exchange, ExtProcRequest)
         super().__init__(world, exchange, view, stream, tenant)
+        self.gathers = False
         self.passage = exchange
         self.answering = False
         self._prefill: Engine | None = None
@@ -241,7 +243,7 @@ class Picked(ProxiedRequest):
             world.turn(Refused(world.clock(), self.view.id, self.engine.slot, reason))
 
 
-_CARRIED: Final[Call] = Carried()  # type: ignore[assignment]  # all that is used here
+_CARRIED: Final = Carried()
 
 
 def endpoint(place: Place) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 from poise.core.event import Cancelled, Event, Failed, Finished
 from poise.core.request import RequestView
 
+_ENDS = frozenset((Finished, Cancelled, Failed))
+
 
 class Ledger:
     """The state of an order that shares service: a request joins, is sent (perhaps more than once) and ends.
@@ -49,10 +51,11 @@ class Ledger:
 
     def settle(self, event: Event) -> tuple[RequestView, int] | None:
         """The request that `event` ends, and how many of its output tokens were not charged yet; None: it ends none."""
-        if not isinstance(event, Finished | Cancelled | Failed):
+        if type(event) not in _ENDS:
             return None
-        known = self._sent.get(event.request)
-        return None if known is None else (known[0], event.output_tokens - known[1])
+        ended: Any = event
+        known = self._sent.get(ended.request)
+        return None if known is None else (known[0], ended.output_tokens - known[1])
 
     def end(self, request: int) -> None:
         """Forget a request."""

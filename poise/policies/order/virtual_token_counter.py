@@ -79,8 +79,9 @@ class VirtualTokenCounter:
         if not self._ledger.join(request, flow):
             return
         counters, model = self._counters, request.model
-        waiting = [counters[each] for each in self._ledger.waiting if each != flow and each[0] == model]
-        last = self._last.get(request.model)
+        flows = self._ledger.waiting
+        waiting = [counters[each] for each in flows if each != flow and each[0] == model] if len(flows) > 1 else []
+        last = self._last.get(model)
         floor = min(waiting) if waiting else counters[last] if last is not None else 0.0
         counters[flow] = max(counters.get(flow, 0.0), floor)
 
@@ -105,4 +106,5 @@ class VirtualTokenCounter:
         self._ledger.end(request.id)
 
     def _charge(self, request: RequestView, service: float) -> None:
-        self._counters[self.flow(request)] += service / (self.weights or {}).get(request.tenant, 1.0)
+        weight = 1.0 if self.weights is None else self.weights.get(request.tenant, 1.0)
+        self._counters[self.flow(request)] += service / weight

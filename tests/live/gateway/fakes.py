@@ -14,8 +14,9 @@ from poise.live.gateway.fleet import Engine, EngineAt
 from poise.live.gateway.proxied_request import ProxiedRequest
 from poise.live.gateway.settings import Settings
 from poise.live.gateway.world import World
-from poise.live.http.call import Failure, Kind, ResponseHandler
+from poise.live.http.call import Address, Call, Failure, Kind, ResponseHandler
 from poise.live.http.exchange import Exchange
+from poise.live.http.pool import Pool
 from poise.policies import Policies
 from poise.policies.route.least_requests import LeastRequests
 
@@ -65,14 +66,14 @@ class Wire:
         return self.sent.partition(b"\r\n\r\n")[2]
 
 
-class FakeCall:
+class FakeCall(Call):
     def __init__(
         self, pool: FakePool, handler: ResponseHandler, target: bytes, headers: Headers, body: bytes, fresh: bool
     ) -> None:
+        super().__init__(handler)
         self.fresh = fresh
-        self.pool, self.handler, self.target, self.headers, self.body = pool, handler, target, headers, body
-        self.cancelled = self.over = False
-        self.paused = False
+        self.pool, self.target, self.headers, self.body = pool, target, headers, body
+        self.cancelled = False
 
     def cancel(self) -> None:
         if not self.over:
@@ -106,10 +107,19 @@ class FakeCall:
         self.handler.failed(Failure(kind, f"was {kind}", answered, kind not in ("refused", "dns")))
 
 
-class FakePool:
+def pairs(headers: Sequence[tuple[bytes, bytes]] | bytes) -> Headers:
+    """Headers that were passed on, as pairs."""
+    if not isinstance(headers, bytes):
+        return list(headers)
+    cut = [line.partition(b": ") for line in headers.split(b"\r\n")[1:]]
+    return [(name, value) for name, _, value in cut]
+
+
+class FakePool(Pool):
     """An engine that does what the test says."""
 
     def __init__(self, at: EngineAt) -> None:
+        super().__init__(Address("127.0.0.1", 1))
         self.at = at
         self.calls: list[FakeCall] = []
 
@@ -117,12 +127,12 @@ class FakePool:
         self,
         method: bytes,
         target: bytes,
-        headers: Sequence[Any],
+        headers: Sequence[tuple[bytes, bytes]] | bytes,
         body: bytes,
         handler: ResponseHandler,
         fresh: bool = False,
     ) -> FakeCall:
-        call = FakeCall(self, handler, target, list(headers), body, fresh)
+        call = FakeCall(self, handler, target, pairs(headers), body, fresh)
         self.calls.append(call)
         return call
 
@@ -165,7 +175,7 @@ class Bench:
         )
         self.world = World(
             self.control, settings or Settings(), lambda: self.now, lambda at, call: self.timers.append((at, call)),
-            FakePool,  # type: ignore[arg-type]
+            FakePool,
             watcher=lambda proxied, status: self.statuses.append(status),
             note=lambda engine, kind, well, _: self.notes.append((engine.name, kind, well)),
         )  # fmt: skip

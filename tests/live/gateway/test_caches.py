@@ -60,7 +60,7 @@ def test_a_slot_belongs_to_its_engine_alone() -> None:
 
         def engine(name: str, port: int) -> Engine:
             at = EngineAt(Place(name, "127.0.0.1", 1), kv_events=f"tcp://127.0.0.1:{port}")
-            return Engine(at, 0, FakePool(at), lambda *note: None)  # type: ignore[arg-type]
+            return Engine(at, 0, FakePool(at), lambda *note: None)
 
         before, after = engine("before", 9), engine("after", 10)
         caches.add(before)

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poise.live.http.reply import BODY, DONE, GARBAGE, HEAD, ReplyReader
+from poise.live.http.reply_memory import ReplyMemory
 
 OK = b"HTTP/1.1 200 OK\r\n"
 LENGTH = OK + b"Content-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
@@ -131,3 +132,74 @@ def test_all_bytes_come_once_and_in_order(parts: list[bytes], size: int) -> None
     sent += b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
     reader, body = _read(*[sent[at : at + size] for at in range(0, len(sent), size)])
     assert reader.state == DONE and body == b"".join(parts)
+
+
+LENGTHS = OK + b"Date: now\r\nContent-Length: %d\r\nConnection: x\r\nX: y\r\n\r\n"
+
+
+def _answer(body: bytes, head: bytes = LENGTHS) -> bytes:
+    return head % len(body) + body
+
+
+ANSWERS = st.one_of(
+    st.binary(max_size=30).map(_answer),
+    st.binary(max_size=30).map(lambda body: _answer(body) + b"\r\n"),
+    st.binary(max_size=30).map(lambda body: _answer(body, LENGTHS.replace(b"now", b"later"))),
+    st.binary(min_size=1, max_size=9).map(lambda body: _answer(body)[:-1]),
+    st.sampled_from(
+        [
+            LENGTH,
+            CHUNKS,
+            _answer(b"a") + _answer(b"b"),
+            LENGTHS.replace(b"%d", b"003") + b"abc",
+            LENGTHS.replace(b"%d", b"+3") + b"abc",
+            LENGTHS.replace(b"%d", b"") + b"abc",
+            LENGTHS.replace(b"%d", b"3\r\ncontent-length: 3") + b"abc",
+            LENGTHS.replace(b"%d", b"99999999999999999999999") + b"abc",
+            LENGTHS.replace(b"200 OK", b"304 Not Modified") % 3 + b"abc",
+            _answer(b"abc", LENGTHS.replace(b"Connection: x", b"Connection: close")),
+            _answer(b"abc", LENGTHS.replace(b"X: y", b"Transfer-Encoding: chunked")),
+            _answer(b"abc", LENGTHS.replace(b"Connection: x", b"Connection: content-length")),
+            b"HTTP/1.1 100 Continue\r\n\r\n" + _answer(b"abc"),
+        ]
+    ),
+)
+
+
+@given(st.lists(ANSWERS, max_size=9), st.sampled_from([b"POST", b"POST", b"HEAD"]))
+def test_a_head_that_is_not_parsed_reads_as_if_it_were(answers: list[bytes], method: bytes) -> None:
+    """Each answer on a connection of its own, as after any that is not kept; and all on one as long as it is."""
+    memory = ReplyMemory()
+    quick, slow = ReplyReader(1000, memory), ReplyReader(1000)
+    for answer in answers:
+        slow.memory = ReplyMemory()  # remembers nothing
+        found = []
+        for reader in (quick, slow):
+            reader.begin(method)
+            body = reader.feed(answer)
+            found.append((body, reader.state, reader.status, reader.reusable, reader.reason, reader.take_headers()))
+        assert found[0] == found[1]
+        if quick.state != DONE or not quick.reusable:
+            quick, slow = ReplyReader(1000, memory), ReplyReader(1000)
+
+
+def test_an_engine_that_repeats_itself_is_parsed_once() -> None:
+    memory = ReplyMemory()
+    assert memory.recall(_answer(b"a")) is None
+    reader = ReplyReader(1000, memory)
+    reader.begin(b"POST")
+    reader.feed(_answer(b"a"))
+    found = memory.recall(_answer(b"longer by far"))
+    assert found is not None and (b"content-length", b"13") in found and memory.body == b"longer by far"
+    assert (b"connection", b"x") not in found
+
+
+def test_an_engine_whose_heads_vary_is_remembered_seldom() -> None:
+    reader, learned = ReplyReader(1000), 0
+    for number in range(200):
+        answer = _answer(b"a", LENGTHS.replace(b"now", b"%d" % (1000 + number)))
+        reader.begin(b"POST")
+        reader.feed(answer)
+        learned += reader.memory.recall(answer) is not None
+        reader.memory._missed = number + 1
+    assert 16 <= learned < 24
