@@ -127,6 +127,8 @@ class RequestLogs:
 
     def add(self, item: Event | Action, gateway: int = 0) -> None:
         """Give an event or an action of a gateway to the request that it concerns, a report to all."""
+        if isinstance(item, Wake):
+            return  # its instant is yet to come
         self.now = getattr(item, "at", self.now)
         if isinstance(item, Reported):
             for book in self.logs.values():

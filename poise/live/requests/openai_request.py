@@ -74,7 +74,7 @@ def _items(body: bodies.Responses) -> PromptText:
     if isinstance(body.input, str):
         pieces += ("user", PART, body.input, TURN)
     for raw in body.input if isinstance(body.input, list) else ():
-        item = inner(_ITEM, raw, "input")
+        item: bodies.Item = inner(_ITEM, raw, "input")
         if item.role is None:
             pieces += (sent(raw), TURN)
             continue

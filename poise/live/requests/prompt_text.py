@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from msgspec import Raw, ValidationError
 from msgspec.json import Decoder
@@ -21,7 +21,6 @@ PART: Final = "\x1f"
 TURN: Final = "\x1e"
 """Unit and record separator of ASCII: between role and content, and after each message."""
 
-_Kind = TypeVar("_Kind")
 _PART: Final = Decoder(bodies.Part)
 
 
@@ -89,7 +88,7 @@ def parts(some: list[Raw], pieces: list[str]) -> int:
     """Add the texts of a message's parts and the hashes of the others; returns the number of others."""
     media = 0
     for part in some:
-        text = inner(_PART, part, "content").text
+        text: str | None = inner(_PART, part, "content").text
         if text is None:
             media += 1
             text = digest(part)
@@ -102,7 +101,7 @@ def digest(raw: Raw) -> str:
     return xxh3_64_hexdigest(memoryview(raw))
 
 
-def inner(decoder: Decoder[_Kind], raw: Raw, where: str) -> _Kind:
+def inner(decoder: Decoder[Any], raw: Raw, where: str) -> Any:
     """Decode what was kept raw; errors name the field."""
     try:
         return decoder.decode(raw)
