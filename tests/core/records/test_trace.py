@@ -80,13 +80,14 @@ PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     ),
     tuple[int, ...]: st.lists(numbers, max_size=5).map(tuple),
 }
+PLAIN |= {tuple: PLAIN[tuple[int, ...]], dict: PLAIN[dict[str, Any]]}  # as compiled classes have them
 
 
 def anything_of(kind: Any) -> st.SearchStrategy[Any]:
     """A strategy for an event or action, from the types of its fields."""
     if kind in SPECIAL:
         return SPECIAL[kind]
-    return st.builds(kind, *[PLAIN[hint] for hint in get_type_hints(kind).values()])
+    return st.builds(kind, *[PLAIN[hint] for hint in hints(kind).values()])
 
 
 KINDS: list[Any] = [*events.Event.__args__, *actions.Action.__args__]
