@@ -143,7 +143,9 @@ def photograph(url: str, name: str, wait_ms: int = 0) -> None:
         check=True, capture_output=True,
     )  # fmt: skip
     with Image.open(file) as taken:
-        taken.convert("RGB").quantize(64).save(file, optimize=True)
+        # The default, median cut, merges rare colours: those of the plan and of other fleets became one.
+        few = taken.convert("RGB").quantize(64, method=Image.Quantize.MAXCOVERAGE)
+        few.save(file, optimize=True)
 
 
 if __name__ == "__main__":

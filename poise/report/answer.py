@@ -154,6 +154,8 @@ def _headroom(basis: Basis, best: str, subject: str = "it") -> str:
     much = significant(mine.load, DIGITS)
     if not basis.own:
         return f"{subject} carries load {much}{_others(basis, best)}{_instead(basis, best)}"
+    if mine.load < 1 and not mine.ended:
+        return f"{subject} carries {much} of the load of now, the highest that was tried{_others(basis, best)}"
     if mine.load < 1:
         return f"{subject} carries only {much} of the load of now{_others(basis, best)}{_needed(basis, mine)}"
     if mine.load == 1 and not mine.ended:

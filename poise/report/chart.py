@@ -229,13 +229,18 @@ def _extras(extras: Extras, across: Axis, up: Axis) -> str:
             parts.append(f'<line class="goal" x1="{at:.1f}" x2="{at:.1f}" y1="{up.end}" y2="{up.start}"/>')
             parts.append(f'<text class="a" x="{at + 4:.1f}" y="{up.end + 12}">{escape(each.name)}</text>')
         else:
-            at = up.place(each.at)
+            at, side = up.place(each.at), _beside(each, up)
             parts.append(f'<line class="goal" x1="{across.start}" x2="{across.end:.1f}" y1="{at:.1f}" y2="{at:.1f}"/>')
-            side = at + 14 if at - 6 < up.end + 8 else at - 5
             middle = (across.start + across.end) / 2
             text = f'<text class="a" x="{middle:.1f}" y="{side:.1f}" text-anchor="middle">{escape(each.name)}</text>'
             parts.append("" if extras.named else text)  # named lines have it among their names
     return "".join(parts) + _room(extras.room, across, up)
+
+
+def _beside(goal: Goal, up: Axis) -> float:
+    """The height of a level's name: above its line, or below it at the top of the plot."""
+    at = up.place(goal.at)
+    return at + 14 if at - 6 < up.end + 8 else at - 5
 
 
 def _room(room: Room | None, across: Axis, up: Axis) -> str:
@@ -302,9 +307,9 @@ def _apart(heights: Sequence[float], up: Axis) -> list[float]:
 
 def _labels(lines: Sequence[Line], extras: Extras, across: Axis, up: Axis) -> str:
     """The labels of dots, each beside its dot; one that would touch another or leave the plot is left out."""
-    levels = [(up.place(each.at), _LETTER * len(each.name) / 2) for each in extras.goals if not each.across]
+    levels = [(_beside(each, up), _LETTER * len(each.name) / 2) for each in extras.goals if not each.across]
     middle = (across.start + across.end) / 2
-    taken = [(middle - half, at - 17, middle + half, at + 17) for at, half in levels]
+    taken = [(middle - half, base - 11, middle + half, base + 3) for base, half in levels]
     taken += [
         (across.place(x), up.place(y) - 1, across.place(next_x), up.place(y) + 1)
         for (x, y), (next_x, _) in pairwise(extras.front)
@@ -313,11 +318,12 @@ def _labels(lines: Sequence[Line], extras: Extras, across: Axis, up: Axis) -> st
     for line in reversed(lines):  # the last is drawn on top
         if not line.label:
             continue
-        x, y, wide = across.place(line.x[-1]), up.place(line.y[-1]), 6.4 * len(line.label)
+        x, y, wide = across.place(line.x[-1]), up.place(line.y[-1]), _NAME * len(line.label)
         for left, base in (
             (x + 8, y + 4),
             (x + 6, y - 8),
             (x + 6, y + 16),
+            (x + 6, y + 34),
             (x - 8 - wide, y + 4),
             (x - wide / 2, y - 9),
         ):

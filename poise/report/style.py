@@ -61,7 +61,7 @@ nav a{padding:5px 9px;border-radius:99px;color:var(--ink);text-decoration:none;w
 font-size:var(--small)}
 nav a:hover{background:var(--panel);text-decoration:underline}
 nav a:first-child{font-weight:600}
-nav button{margin-left:auto}
+nav button{margin-left:auto;position:sticky;right:0;flex:none}
 button,.button{font:inherit;font-size:var(--small);padding:3px 11px;color:var(--ink);background:var(--ground);
 border:1px solid var(--rule);border-radius:99px;cursor:pointer;white-space:nowrap}
 button:hover{border-color:var(--soft)}

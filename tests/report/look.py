@@ -48,6 +48,9 @@ FADED = """(() => {
 })()"""
 """Texts whose contrast to their ground is below that of WCAG 2.2 AA."""
 
+THEME = "document.querySelector('nav button')?.getBoundingClientRect().right ?? 0"
+"""Where the button of the theme ends, which must not need scrolling; 0 without one."""
+
 
 def opened(folder: Path, text: str, act: Act, *, scripts: bool = True) -> None:
     """Open a page of this text and act on it; its console must stay empty."""
@@ -69,7 +72,7 @@ def opened(folder: Path, text: str, act: Act, *, scripts: bool = True) -> None:
 
 
 async def fits(browser: Browser, name: str, *, answer: bool = True) -> None:
-    """The page is small, no wider than any window, its text has contrast, and its answer is on the first screen."""
+    """The page is small, no wider than any window, its text has contrast, its answer and theme are on screen."""
     assert await browser.value("new Blob([document.documentElement.outerHTML]).size") < SMALL
     for wide, high, dark in WINDOWS:
         picture = await browser.look(wide, high, dark, whole=False)
@@ -82,4 +85,5 @@ async def fits(browser: Browser, name: str, *, answer: bool = True) -> None:
         await browser.value(folds % "true")
         assert await browser.value("document.documentElement.scrollWidth") == wide, (name, wide)
         assert await browser.value(FADED) == [], (name, wide, dark)
+        assert await browser.value(THEME) <= wide, (name, wide)
         await browser.value(folds % "false")

@@ -51,6 +51,8 @@ def test_what_is_more_than_a_policy_carries_needs_more_devices() -> None:
 def test_a_single_load_that_is_carried_shows_no_headroom() -> None:
     answer = decide(basis({1.0: A_WINS}, {"A": Carried(1.0, False)}))
     assert answer.endswith("; it carries the load of now, and how much more would show with --find-collapse.")
+    answer = decide(basis({0.5: A_WINS}, {"A": Carried(0.5, False), "B": Carried(None, True)}))
+    assert answer.endswith("; it carries 0.5 of the load of now, the highest that was tried (B none).")
     assert "at least 2× headroom" in decide(basis({1.0: A_WINS}, {"A": Carried(2.0, False)}))
 
 

@@ -133,6 +133,32 @@ def test_names_at_the_ends_of_lines_do_not_touch(values):
     assert all(b - a >= 13.9 for a, b in itertools.pairwise(tops)), tops
 
 
+@given(st.floats(0, 10), st.floats(0, 1), st.floats(0.05, 1))
+def test_the_label_of_a_dot_does_not_touch_the_name_of_a_level(x, y, goal):
+    """Letters are at most 7.6 units wide in labels and 6.9 elsewhere, and rise 11 over their line."""
+    dots = [Line("", 1, [0.0], [0.0]), Line("", 1, [10.0], [1.0]), Line("", 0, [x], [y], label="3 × H100-SXM-80GB fp8")]
+    extras = Extras(goals=[Goal("target: 99 %", goal)], width=780)
+    text = chart("t", dots, Scale("x"), Scale("y", "share"), reading="{y}", dots=True, extras=extras)
+    middle, base = map(float, re.findall(r'x="([\d.]+)" y="([\d.]+)" text-anchor="middle">target', text)[0])
+    labels = re.findall(r'class="a name" x="([\d.]+)" y="([\d.]+)">(.*?)<', text)
+    for left, foot, label in labels:
+        apart = float(left) + 7.6 * len(label) <= middle - 6.9 * 6 + 0.1 or float(left) >= middle + 6.9 * 6 - 0.1
+        assert apart or abs(float(foot) - base) >= 13.9
+
+
+def test_a_label_stands_below_the_name_of_a_level_where_it_would_touch_it():
+    """The plan of the tutorial: a dot at the top of the plot, left of the level's name."""
+    dots = [
+        Line("", 1, [0.0], [0.0]),
+        Line("", 1, [10.0], [1.0]),
+        Line("", 0, [3.5], [1.0], label="3 × H100-SXM-80GB fp8"),
+    ]
+    front = [(0.0, 0.98), (3.5, 0.98), (3.5, 1.0)]
+    extras = Extras(goals=[Goal("target: 99 %", 0.99)], width=780, front=front)
+    text = chart("t", dots, Scale("x"), Scale("y", "share"), reading="{y}", dots=True, extras=extras)
+    assert "3 × H100-SXM-80GB fp8</text>" in text
+
+
 def test_a_long_tick_is_shortened_and_an_axis_of_loads_begins_near_the_lowest():
     line = Line("a", 0, [100_000.0, 1_000_000.0], [1.0, 2.0])
     text = chart("t", [line], Scale("x", log=True), Scale("y"), reading="{y}")
