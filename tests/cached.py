@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
@@ -50,7 +51,12 @@ def once(place: Path, what: str, make: Callable[[Path, float], None], limit_s: f
 
 def _held(lock: IO[str], until: float) -> bool:
     """Whether the lock is ours before `until`."""
-    waiting = threading.Thread(target=fcntl.flock, args=(lock, fcntl.LOCK_EX), daemon=True)
+
+    def take() -> None:
+        with suppress(OSError, ValueError):  # closed meanwhile: this run no longer waits for it
+            fcntl.flock(lock, fcntl.LOCK_EX)
+
+    waiting = threading.Thread(target=take, daemon=True)
     waiting.start()
     waiting.join(until - time.monotonic())
     return not waiting.is_alive()

@@ -24,7 +24,7 @@ class Options:
     """Flags of `poise engine`; those that vLLM has too have its names and defaults.
 
     model: a catalogue name, or the path of a `config.json`.  device: a catalogue name.
-    served_model_name: names that requests may use, the first one in answers; () for `model` and its catalogue name.
+    served_model_name: names that requests may use, the first one in answers; () for the model's.
     lora_modules: adapters, `NAME` or `NAME=PATH` as vLLM has it.  enable_lora: whether they take slots, memory and the
     time of their loads, with `max_loras`, `max_cpu_loras` (0: as many) and `max_lora_rank`; else they cost nothing.
     allow_runtime_lora_updating: whether adapters may be loaded and unloaded while it runs.
@@ -148,5 +148,5 @@ def plan(options: Options) -> Plan:
             f"--max-model-len {context} is more than the KV cache holds, {room} tokens; decrease it, or increase "
             f"--gpu-memory-utilization or --num-gpu-blocks-override"
         )
-    names = options.served_model_name or tuple(dict.fromkeys((options.model, model.name)))
+    names = options.served_model_name or (options.model,)
     return Plan(options, replace(pool, name=names[0]), estimator, blocks, names[0], names, context)

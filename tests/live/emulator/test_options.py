@@ -16,21 +16,13 @@ from poise.live.emulator.slow import Slow
 from poise.policies import Policies
 from poise.policies.batch.chunked import Chunked
 
-HUB = "meta-llama/Llama-3.1-8B"
-"""The name on Hugging Face of the model of the default; `poise plan` writes it into its files."""
-
 
 def test_defaults_are_vllms() -> None:
     made = plan(Options())
     engine = made.pool.engine
     assert (engine.token_budget, engine.max_sequences, engine.block_tokens) == (8192, 256, 16)
-    assert (made.name, made.names, made.context) == ("llama-3.1-8b", ("llama-3.1-8b", HUB), 131_072)
+    assert (made.name, made.names, made.context) == ("llama-3.1-8b", ("llama-3.1-8b",), 131_072)
     assert made.blocks * 16 > made.context
-
-
-def test_each_name_is_served_once_and_names_that_are_given_alone() -> None:
-    assert plan(Options(model=HUB)).names == (HUB,)
-    assert plan(Options(served_model_name=("tiny", "cheap"))).names == ("tiny", "cheap")
 
 
 def test_the_context_is_what_the_cache_holds() -> None:
