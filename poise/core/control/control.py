@@ -123,7 +123,8 @@ class Control:
         self.admission: tuple[Admission, ...] = own["admission"]
         self.predictor: Predictor | None = own["predictor"]
         self.in_flight.track("flights" in needs_of(policies))
-        self.peers.settle(own, self.in_flight.tracks and self.mover is None)  # a mover sees what it may move
+        moves = self.mover is not None or own["recovery"] is not None  # what moves requests sees those that it may move
+        self.peers.settle(own, self.in_flight.tracks and not moves)
         self._observers = [policy.observe for policy in hooked(own, "observe")]
         self._enters = [policy.enter for policy in hooked(own, "enter")]
         self._joins = [policy.joined for policy in hooked(own, "joined")]

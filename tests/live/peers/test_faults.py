@@ -41,7 +41,9 @@ def policies() -> Policies:
 
 
 def informed(member: Member, members: list[Member]) -> bool:
-    """Whether a gateway has heard of just the open requests of all others."""
+    """Whether a gateway is connected to all others, and has heard of just their open requests."""
+    if member.mesh.connected < len(members) - 1:  # the clock jumps, and a silence of 5 s ends a connection
+        return False
     others = (each.control for each in members if each is not member)
     return len(member.control.peers.known) == sum(len(each.flights) + len(each.held) for each in others)
 

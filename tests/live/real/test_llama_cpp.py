@@ -97,18 +97,18 @@ def test_its_metrics_are_read(engines: list[LlamaCpp], served: Served) -> None:
 
     async def main() -> None:
         clients = Clients(engines[0].url)  # past the gateway, so that it knows only what is reported
-        answers = faults.load(clients, 500, SLOTS + 3, 500)
+        answers = faults.load(clients, 500, 4 * SLOTS, 500)
 
         def seen() -> bool:
             columns = engines[0].reading().columns
-            return (columns["running"], columns["waiting"]) == (SLOTS, 3)
+            return columns["running"] == SLOTS and columns["waiting"] > 0
 
         def reported() -> bool:
             return any(each.get("waiting") for each in served.state()["engines"].values())
 
-        await until(seen, lambda: f"{SLOTS} requests run and 3 wait: {engines[0].reading().columns}")
+        await until(seen, lambda: f"{SLOTS} requests run and others wait: {engines[0].reading().columns}")
         await until(reported, "the gateway reports that requests wait there")
-        assert faults.ends(await ended(answers)) == ["answer"] * (SLOTS + 3)
+        assert faults.ends(await ended(answers)) == ["answer"] * 4 * SLOTS
         await clients.close()
 
     asyncio.run(main())
