@@ -135,9 +135,11 @@ class Mesh:
 
     async def _keep(self, address: Address) -> None:
         """Call a gateway, report to it as long as it listens, and call again."""
-        wait = FIRST_WAIT_S
+        wait, loop = FIRST_WAIT_S, asyncio.get_running_loop()
         while True:
-            if await self._attempt(address, lambda: self._connect(address), self._report):
+            began = loop.time()
+            await self._attempt(address, lambda: self._connect(address), self._report)
+            if loop.time() - began > LAST_WAIT_S:  # it was a gateway, and not this one itself
                 wait = FIRST_WAIT_S
             await asyncio.sleep(wait)
             wait = min(2 * wait, LAST_WAIT_S)
@@ -149,8 +151,8 @@ class Mesh:
 
     async def _attempt(
         self, place: Address | str, open_: Callable[[], Awaitable[Link]], use: Callable[[Link], Awaitable[None]]
-    ) -> bool:
-        """Use a connection until it ends; whether it was one to another gateway. A refusal is logged once."""
+    ) -> None:
+        """Use a connection until it ends. A refusal is logged once."""
         link: Link | None = None
         try:
             link = await open_()
@@ -161,11 +163,9 @@ class Mesh:
             if self._refusals.get(str(place)) != str(error):
                 self._refusals[str(place)] = str(error)
                 log.warning("gateway at %s: %s", place, error)
-            return False
         finally:
             if link is not None:
                 link.close()
-        return link is not None and bool(link.gateway)
 
     async def _report(self, link: Link) -> None:
         """Report to a gateway that this one called, until it is gone."""
@@ -220,14 +220,10 @@ class Mesh:
 
     async def _hear(self, link: Link) -> None:
         """Pass on what another gateway reports, until it is gone."""
-        empty, self._empty = self._empty, False
-        try:
-            await link.answer(self.name, self._key, empty)
-        except BaseException:
-            self._empty = empty
-            raise
+        await link.answer(self.name, self._key, self._empty)
         if link.gateway == self.name:
             return
+        self._empty = False
         number = self._numbers.setdefault(link.gateway, len(self._numbers))
         before = self._callers.get(link.gateway)
         if before is not None:

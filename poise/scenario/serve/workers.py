@@ -45,8 +45,8 @@ class Workers:
     def __init__(self, plan: Plan, work: Work) -> None:
         self._count = plan.file.workers
         self._work = work
-        self._folder = Path(tempfile.mkdtemp(prefix="poise-"))
         self._port, self._held = _reserved(plan)
+        self._folder = Path(tempfile.mkdtemp(prefix="poise-"))
         self._numbers: dict[int, int] = {}
         self._began: dict[int, float] = {}
         self._deaths = [0] * self._count

@@ -78,8 +78,11 @@ class Several:
             await self.join()
         return self
 
-    async def join(self, key: bytes = b"secret", awaited: bool = True) -> Member:
-        """One more gateway; `awaited`: until it and all others have reached one another."""
+    async def join(self, key: bytes = b"secret", awaited: bool = True, alone: bool = False) -> Member:
+        """One more gateway.
+
+        awaited: until it and all others have reached one another.  alone: before any of them calls it.
+        """
         slots = [ReplicaSpec(up=False)] * (len(self.engines) + 1)
         control = Control(Policies(**self._policies), slots, tries=3, resume=False, belief=Belief(share_s=0.002))
         gateway = Gateway(
@@ -97,12 +100,18 @@ class Several:
         await until(lambda: len(gateway.world.fleet.serving) == len(self.engines))
         member.mesh_port = await mesh.listen(("127.0.0.1", 0))
         self.members.append(member)
-        ports = [("127.0.0.1", each.mesh_port) for each in self.members]
-        for each in self.members:
-            each.mesh.call(port for port in ports if port[1] != each.mesh_port)
+        if alone:
+            return member
+        self.connect()
         if awaited:
             await until(lambda: all(each.mesh.connected == len(self.members) - 1 for each in self.members))
         return member
+
+    def connect(self) -> None:
+        """All gateways call all of them."""
+        ports = [("127.0.0.1", each.mesh_port) for each in self.members]
+        for each in self.members:
+            each.mesh.call(ports)  # its own too, as where a name lists all gateways
 
     async def leave(self, member: Member) -> None:
         """A gateway goes without a word, and its connections with it."""

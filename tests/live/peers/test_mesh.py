@@ -118,6 +118,34 @@ def test_a_gateway_that_joins_gets_open_requests_and_known_prefixes() -> None:
     run(main())
 
 
+def test_a_gateway_that_finds_itself_calls_ever_more_rarely_and_still_gets_prefixes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A name with the addresses of all gateways has its own too."""
+
+    async def main() -> None:
+        async with Several(1, router=PrefixCache()) as several:
+            (first,) = several.members
+            assert (await first.ask(LONG).wait()).whole
+            late = await several.join(alone=True)
+            calls: list[float] = []
+            connect, loop = late.mesh._connect, asyncio.get_running_loop()
+
+            def counted(address: Any) -> Any:
+                calls.append(loop.time())
+                return connect(address)
+
+            monkeypatch.setattr(late.mesh, "_connect", counted)
+            late.mesh.call([("127.0.0.1", late.mesh_port)])
+            began = loop.time()
+            await until(lambda: loop.time() - began > 20)
+            assert 5 <= len(calls) <= 15 and not late.mesh.connected
+            several.connect()
+            await until(lambda: late.control.state.sent_prefixes.index._holders)  # type: ignore[union-attr]
+
+    run(main())
+
+
 def test_the_requests_of_a_gateway_that_is_gone_count_no_longer() -> None:
     async def main() -> None:
         async with Several(2) as several:
