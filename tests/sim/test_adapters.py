@@ -14,14 +14,14 @@ from tests.sim.test_plain import assert_same, called
 
 @pytest.mark.deep
 @given(adapter_cases(cases()))
-@settings(max_examples=examples(400))
+@settings(max_examples=examples(150))
 def test_fast_path_equals_reference_with_adapters(case: Case) -> None:
     compare(case)
 
 
 @pytest.mark.deep
 @given(adapter_cases(plain_cases()))
-@settings(max_examples=examples(400))
+@settings(max_examples=examples(150))
 def test_plain_steps_equal_called_ones_and_the_reference(case: Case) -> None:
     plain = case.build(one_step=False, check=len(case.roles) < 5).simulate()
     assert_same(plain, called(case).build(one_step=False, check=False).simulate())
