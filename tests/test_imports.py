@@ -17,14 +17,15 @@ import poise
 
 ROOT = Path(poise.__file__).parent
 
-GROUND = {"core"}
+GROUND = {"core", "program"}
 TOOLS = {"catalogue", "cost", "pipeline", "policies", "report", "testing", "workload"}
 EXPERIMENT = {"experiment"}
 WORLDS = {"live", "runtime", "sim"}
 TASKS = {"claims", "plan", "recordings", "scenario", "validation"}
 
 MAY: dict[str, set[str]] = {
-    **{room: set() for room in GROUND},
+    "core": set(),
+    "program": {"core"},
     **dict.fromkeys(TOOLS, GROUND),
     **{room: GROUND | TOOLS - {"policies"} for room in WORLDS},
     "experiment": GROUND | {"report"},  # it knows no world
@@ -192,6 +193,8 @@ RINGS: dict[str, set[str]] = {
     "core.engine.plain": {"core.engine.lane", "core.engine.replica"},
     "core.engine.preemption": {"core.engine.replica"},
     "core.engine.swapping": {"core.engine.replica"},
+    # A Program can be numbered and proven, by parts that know it.
+    "program.program": {"program.index", "program.prove"},
     # So do those of a `Control` and of a gateway.
     "core.control.hedging": {"core.control.control"},
     "core.control.policy_exchange": {"core.control.control"},

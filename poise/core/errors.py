@@ -5,7 +5,8 @@ PoiseError                 something went wrong; the message says what and how t
 │   ├── ScenarioError      a scenario file or an override (names file, line and field)
 │   ├── TraceError         a workload file (names file and row)
 │   ├── CapacityError      a model that does not fit its devices (says what would)
-│   └── ScheduleError      a pipeline schedule that cannot run, or trains wrongly (names rank, slot and operation)
+│   ├── ScheduleError      a pipeline schedule that cannot run, or trains wrongly (names rank, slot and operation)
+│   └── ProgramError       a Program that cannot run, or trains wrongly (names lane, slot and task)
 ├── RankError              a rank of a training job failed, stalled or was lost (names rank and operation)
 ├── PolicyError            a policy broke its contract (names the policy and the rule)
 └── InvalidTransition      a request was moved between phases that are not joined (prints its story)
@@ -36,6 +37,10 @@ class CapacityError(UserError):
 
 class ScheduleError(UserError):
     """A pipeline schedule cannot run, cannot be made, or would give wrong gradients."""
+
+
+class ProgramError(UserError):
+    """A Program cannot run, or would give wrong gradients."""
 
 
 class RankError(PoiseError):

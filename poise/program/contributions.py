@@ -1,0 +1,93 @@
+"""That every update gets the gradient that it must: contents followed through all tasks by the rules of kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from poise.core.errors import ProgramError
+from poise.program.content import Content
+from poise.program.index import Index
+from poise.program.kinds import KINDS, Fault
+from poise.program.task import Task
+
+Contents = dict[str, Content]
+
+
+def contributions(index: Index, order: Sequence[int]) -> Contents:
+    """What every value contains; ProgramError at the first task whose rule is broken, or without an update.
+
+    order: the tasks as they can run, receives behind their sends, members of a collective next to each other.
+    """
+    program = index.program
+    found: Contents = dict(program.given)
+    met: dict[int, int] = {}
+    for number in order:
+        task = index.tasks[number]
+        meeting = index.meeting[number]
+        if task.kind == "recv":
+            sent = index.tasks[index.source[number]]
+            found.update(zip(task.writes, (found[name] for name in sent.reads), strict=True))
+        elif meeting >= 0:
+            met[meeting] = met.get(meeting, 0) + 1
+            if met[meeting] == len(index.members[meeting]):
+                _together(index, index.members[meeting], found)
+        else:
+            _alone(index, number, task.kind, found)
+    _updated(index, found)
+    return found
+
+
+def _alone(index: Index, number: int, kind: str, found: Contents) -> None:
+    task = index.tasks[number]
+    rule = KINDS.alone.get(kind)
+    if rule is None:
+        known = ", ".join(sorted({*KINDS.alone, *KINDS.joint, "recv"}))
+        raise ProgramError(
+            f"{index.place(number)}: {kind} has no rule; give it one (`poise.program.rule`), or use {known}"
+        )
+    try:
+        made = rule(index.program, task, [found[name] for name in task.reads])
+    except Fault as fault:
+        raise ProgramError(f"{index.place(number)} {fault}") from None
+    _write(index, number, made, found)
+
+
+def _together(index: Index, members: list[int], found: Contents) -> None:
+    tasks = [index.tasks[each] for each in members]
+    rule = KINDS.joint.get(tasks[0].kind)
+    if rule is None:
+        raise ProgramError(f"{index.place(members[0])}: {tasks[0].kind} is no collective that has a rule")
+    reads = [[found[name] for name in task.reads] for task in tasks]
+    if tasks[0].kind not in ("broadcast", "barrier") and len({len(each) for each in reads}) > 1:
+        raise ProgramError(f"{index.place(members[0])} reads other numbers of values on its ranks; give all as many")
+    try:
+        made = rule(index.program, tasks, reads)
+    except Fault as fault:
+        raise ProgramError(f"{index.place(members[0])} {fault}") from None
+    for each, contents in zip(members, made, strict=True):
+        _write(index, each, contents, found)
+
+
+def _write(index: Index, number: int, made: Sequence[Content], found: Contents) -> None:
+    writes = index.tasks[number].writes
+    if len(made) != len(writes):
+        raise ProgramError(f"{index.place(number)} writes {len(writes)} values; its kind makes {len(made)}")
+    found.update(zip(writes, made, strict=True))
+
+
+def _updated(index: Index, found: Contents) -> None:
+    """Every rank that has a weight of which a gradient is demanded updates it."""
+    program = index.program
+    done = {(task.rank, name) for task in index.tasks if task.kind == "update" for name in _weights(task, found)}
+    for value, content in program.given.items():
+        atom = content.only
+        if atom is None or atom[0] != "w" or value.partition("@")[2] == "":
+            continue
+        name, rank = str(atom[1]), int(value.rsplit("@", 1)[1])
+        if name in program.demands and (rank, name) not in done:
+            raise ProgramError(f"{name} is never updated on rank {rank}; add an update behind its last gradient")
+
+
+def _weights(task: Task, found: Contents) -> list[str]:
+    atoms = (found[name].only for name in task.reads[:1])
+    return [str(atom[1]) for atom in atoms if atom is not None and atom[0] == "w"]
