@@ -152,11 +152,12 @@ class _Lowering:
             raise ScheduleError(f"{op} on rank {rank} has no other rank to speak with; remove it")
         made = pair[0] if sends else other
         name = f"{'x' if forward else 'g'}{made}.{pair[1]}"
+        of = (made if forward else before if sends else pair[0], pair[1])
         lane = "compute" if not self.lanes else f"to {peer}" if sends else f"from {peer}"
         if sends:
-            self.into.add(Task("send", rank, lane, (at(name, rank),), (), 0.0, (rank, peer)))
+            self.into.add(Task("send", rank, lane, (at(name, rank),), (), 0.0, (rank, peer), of))
         else:
-            self.into.add(Task("recv", rank, lane, (), (at(name, rank),), 0.0, (peer, rank)))
+            self.into.add(Task("recv", rank, lane, (), (at(name, rank),), 0.0, (peer, rank), of))
 
     def _copy(self, rank: int, op: Op) -> None:
         """OFFLOAD frees what has been copied to the host; RELOAD lets the copy back begin."""

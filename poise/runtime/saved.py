@@ -18,6 +18,8 @@ class Slot:
 
     here: torch.UntypedStorage | None
     host: torch.UntypedStorage | None = None
+    device: torch.device | None = None
+    """Where it was before it went to the host."""
 
 
 class Handle(NamedTuple):
@@ -54,18 +56,22 @@ class Saved:
         here = [slot.here for slot in self._slots.values() if slot.here is not None]
         return {storage.data_ptr(): storage.nbytes() for storage in here}
 
-    def offload(self) -> None:
-        """Copy all to the host (on a CPU: to another buffer) and free the device's copy."""
+    def copy_away(self) -> None:
+        """Copy all to the host (on a CPU: to another buffer)."""
         for slot in self._slots.values():
             assert slot.here is not None
-            slot.host = _copy(slot.here, torch.device("cpu"))
+            slot.host, slot.device = _copy(slot.here, torch.device("cpu")), slot.here.device
+
+    def drop(self) -> None:
+        """Free what is on the host as well."""
+        for slot in self._slots.values():
             slot.here = None
 
-    def reload(self, device: torch.device) -> None:
-        """Copy all back."""
+    def reload(self, device: torch.device | None = None) -> None:
+        """Copy all back, to where it was or to `device`."""
         for slot in self._slots.values():
             assert slot.host is not None
-            slot.here = _copy(slot.host, device)
+            slot.here = _copy(slot.host, device or slot.device or torch.device("cpu"))
             slot.host = None
 
     def _pack(self, tensor: Tensor) -> Handle | Tensor:

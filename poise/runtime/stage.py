@@ -125,21 +125,41 @@ class Stage:
 
     def offload(self, microbatch: int) -> None:
         """Copy the activations to the host and free them here."""
+        self.copy_away(microbatch)
+        self.drop(microbatch)
+
+    def copy_away(self, microbatch: int) -> None:
+        """Copy the activations to the host."""
         opened = self.open[microbatch]
         assert opened.saved is not None
         opened.moved = [opened.saved.add(each.data) for each in opened.leaves]
-        opened.saved.offload()
+        opened.saved.copy_away()
+
+    def drop(self, microbatch: int) -> None:
+        """Free here what is on the host."""
+        opened = self.open[microbatch]
+        assert opened.saved is not None
+        opened.saved.drop()
         for leaf in opened.leaves:
             leaf.data = leaf.data.new_empty(0)
 
-    def reload(self, microbatch: int, device: torch.device) -> None:
-        """Copy them back."""
+    def reload(self, microbatch: int, device: torch.device | None = None) -> None:
+        """Copy them back, to where they were or to `device`."""
         opened = self.open[microbatch]
         assert opened.saved is not None
         opened.saved.reload(device)
         for leaf, handle in zip(opened.leaves, opened.moved, strict=True):
             leaf.data = restore(handle)
         opened.moved = []
+
+    def gradients(self) -> list[Tensor]:
+        """One for each weight that has one on some rank: zeros where no microbatch came by."""
+        found = []
+        for weight in self.module.parameters():
+            if weight.requires_grad:
+                weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
+                found.append(weight.grad)
+        return found
 
     def scale(self, factor: float) -> None:
         """Multiply all gradients."""

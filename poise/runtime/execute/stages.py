@@ -1,0 +1,169 @@
+"""What the tasks of a training step do to the stages of a rank: forwards, backwards, sums, copies, messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
+
+from poise.core.errors import ScheduleError
+from poise.program import Task
+from poise.program.task import stem
+from poise.runtime.execute.handle import Handle, InThread, Payload
+from poise.runtime.execute.interpreter import NOT_YET, Kernel
+from poise.runtime.execute.output import OutputShard
+from poise.runtime.execute.transport import Transport
+from poise.runtime.stage import Stage
+
+Reads = Sequence[Payload]
+Made = Sequence[Payload] | Handle
+
+
+class StageKernels:
+    """The kernels of one rank, over its `stages` by number. `targets` are those of the microbatches, or None.
+
+    What a stage keeps of a microbatch is in the stage, and so are its gradients; the values of these say when they are
+    there.
+    """
+
+    def __init__(self, transport: Transport, stages: Mapping[int, Stage], shard: OutputShard | None = None) -> None:
+        self.transport, self.stages, self.shard = transport, stages, shard
+        self.targets: Sequence[Tensor | None] = ()
+        self._threads: dict[str, ThreadPoolExecutor] = {}
+        self.table: dict[str, Kernel] = {
+            "F": self._forward, "F_NO_GRAD": self._forward, "R": self._recompute, "B": self._backward,
+            "I": self._backward, "W": self._weight, "S": self._softmax, "T": self._rest, "scale": self._scale,
+            "update": _nothing, "wait": _nothing, "send": self._send, "recv": self._receive,
+            "broadcast": self._broadcast, "all_reduce": self._sum, "copy": self._copy, "free": self._free,
+        }  # fmt: skip
+
+    def begin(self, targets: Sequence[Tensor | None]) -> None:
+        """A step begins."""
+        self.targets = targets
+        self.transport.begin()
+        for stage in self.stages.values():
+            stage.module.zero_grad(set_to_none=True)
+            stage.losses.clear()
+            if stage.versions is not None:
+                stage.versions.begin()
+        if self.shard is not None:
+            self.shard.begin()
+
+    def _forward(self, task: Task, reads: Reads) -> Made:
+        number, microbatch = task.arg
+        stage = self.stages[number]
+        target = self.targets[microbatch] if stage.loss_fn is not None else None
+        outputs = stage.forward(microbatch, reads[0], target, keep=task.kind == "F")
+        return (outputs, *[None] * (len(task.writes) - 1))
+
+    def _recompute(self, task: Task, reads: Reads) -> Made:
+        self.stages[task.arg[0]].recompute(task.arg[1])
+        return (None,)
+
+    def _backward(self, task: Task, reads: Reads) -> Made:
+        number, microbatch = task.arg
+        stage = self.stages[number]
+        gradients: tuple[Tensor, ...] = reads[-1] if isinstance(reads[-1], tuple) else ()
+        if self.shard is not None and stem(task.reads[-1]).startswith("sum"):
+            stage.losses[microbatch], gradient = self.shard.result(microbatch, stage.open[microbatch].shapes[0].shape)
+            gradients = (gradient,)
+        run = stage.backward_input if task.kind == "I" else stage.backward
+        found = run(microbatch, gradients)
+        return (found, None) if len(task.writes) == 2 else (None,)
+
+    def _weight(self, task: Task, reads: Reads) -> Made:
+        self.stages[task.arg[0]].backward_weight(task.arg[1])
+        return (None,)
+
+    def _scale(self, task: Task, reads: Reads) -> Made:
+        numerator, denominator = task.arg
+        name = stem(task.reads[0])
+        if name.startswith("dout"):
+            assert self.shard is not None
+            self.shard.scale(numerator / denominator)
+        else:
+            self.stages[int(name[2:])].scale(numerator / denominator)
+        return (None,)
+
+    def _send(self, task: Task, reads: Reads) -> Made:
+        return self.transport.send(task, reads[0])
+
+    def _receive(self, task: Task, reads: Reads) -> Made:
+        found = self.transport.receive(task)
+        return NOT_YET if found is None else found  # type: ignore[return-value]
+
+    def _sum(self, task: Task, reads: Reads) -> Made:
+        if task.lane.startswith("sum"):
+            assert self.shard is not None
+            return self.shard.summed(task)
+        gradients = self.stages[task.arg].gradients()
+        return self.transport.all_reduce(task, gradients)
+
+    def _broadcast(self, task: Task, reads: Reads) -> Made:
+        return self.transport.broadcast(task, reads[0] if reads else None, task.arg[0])
+
+    def _softmax(self, task: Task, reads: Reads) -> Made:
+        microbatch = task.arg[1]
+        target = self.targets[microbatch]
+        if self.shard is None or target is None:
+            raise ScheduleError(f"{task}: rank {task.rank} has no shard of the output layer, or no target; give both")
+        self.shard.s(microbatch, reads[0][0], target)
+        return (None,)
+
+    def _rest(self, task: Task, reads: Reads) -> Made:
+        assert self.shard is not None
+        self.shard.t(task.arg[1])
+        return (None, None)[: len(task.writes)]
+
+    def _copy(self, task: Task, reads: Reads) -> Made:
+        if task.arg is None:
+            return self._unshard(task)
+        way, number, microbatch = task.arg
+        stage = self.stages[number]
+        if way == "OFFLOAD":
+            return self._beside(task.lane, lambda: stage.copy_away(microbatch))
+        return self._beside(task.lane, lambda: stage.reload(microbatch))
+
+    def _free(self, task: Task, reads: Reads) -> Made:
+        name = stem(task.reads[0])
+        if name.startswith("full"):
+            module = self.stages[int(name[4:])].module
+            if isinstance(module, FSDPModule):
+                module.reshard()
+        else:
+            number, microbatch = name[1:].split(".")
+            self.stages[int(number)].drop(int(microbatch))
+        return ()
+
+    def _unshard(self, task: Task) -> Made:
+        module = self.stages[int(stem(task.writes[0])[4:])].module
+        if isinstance(module, FSDPModule):
+            module.unshard()
+        return (None,)
+
+    def _beside(self, lane: str, call: Callable[[], Any]) -> InThread:
+        """Run in the thread of a lane."""
+        thread = self._threads.setdefault(lane, ThreadPoolExecutor(1, f"{lane} of rank {self.transport.rank}"))
+
+        def run() -> Sequence[Payload]:
+            call()
+            return (None,)
+
+        return InThread(thread.submit(run))
+
+
+def _nothing(task: Task, reads: Reads) -> Made:
+    return (None,) * len(task.writes)
+
+
+def cut(tensor: Tensor, count: int, name: str) -> list[Tensor]:
+    """A batch in microbatches, along the first dimension."""
+    if tensor.shape[0] % count:
+        raise ScheduleError(
+            f"{name}: {tensor.shape[0]} rows do not divide into {count} microbatches; give a multiple of {count}"
+        )
+    return list(torch.chunk(tensor, count))

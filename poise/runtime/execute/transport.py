@@ -1,0 +1,47 @@
+"""How tensors get from rank to rank: the same calls in one process (`inproc`) and between processes (`distributed`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+from poise.program import Task
+from poise.runtime.execute.handle import Handle
+
+Tensors = tuple[Tensor, ...]
+
+
+class Transport(Protocol):
+    """The messages and collectives of one rank. What it receives is its own to change."""
+
+    rank: int
+
+    def begin(self) -> None:
+        """A step begins: shapes may be others than in the last one."""
+        ...
+
+    def send(self, task: Task, tensors: Tensors) -> Handle:
+        """Begin to send; the receiver learns shapes and which tensors carry gradients."""
+        ...
+
+    def receive(self, task: Task) -> Handle | None:
+        """Begin to receive; None where it cannot be known yet what comes."""
+        ...
+
+    def all_reduce(self, task: Task, tensors: Sequence[Tensor]) -> Handle:
+        """Begin to sum over the task's group, in place; what it writes says that it has ended."""
+        ...
+
+    def all_gather(self, task: Task, tensors: Tensors) -> Handle:
+        """Begin to gather; writes one list, of each member's tensors in the order of the group."""
+        ...
+
+    def broadcast(self, task: Task, tensors: Tensors | None, root: int) -> Handle:
+        """Begin to hand on what `root` has; writes it. Only the root gives tensors."""
+        ...
+
+    def gather(self, task: Task, tensors: Tensors, root: int, everywhere: int = 0) -> Handle:
+        """Begin to gather at `root`; writes the list there. The first `everywhere` tensors of each come to all."""
+        ...
