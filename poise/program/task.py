@@ -42,10 +42,9 @@ class Task(NamedTuple):
     """What the kind needs to know, such as (stage, microbatch)."""
 
     def __str__(self) -> str:
-        arg = self.arg
-        if arg is None:
-            return f"{self.kind} {' '.join(map(stem, self.writes or self.reads))}".rstrip()
-        return f"{self.kind} {','.join(map(str, arg)) if isinstance(arg, tuple) else arg}"
+        if self.kind.isupper() and isinstance(self.arg, tuple):  # as PyTorch writes operations: 2F0
+            return f"{self.arg[0]}{self.kind}{','.join(map(str, self.arg[1:]))}"
+        return f"{self.kind} {' '.join(map(base, self.writes or self.reads))}".rstrip()
 
     def on(self, lane: str) -> Task:
         """The same task on another lane of its rank."""

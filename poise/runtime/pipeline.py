@@ -1,8 +1,7 @@
-"""A rank's row of a checked schedule, interpreted: after a step every weight has the gradient of the whole batch."""
+"""A schedule on this rank, run as a Program: after a step every weight has the gradient of the whole batch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -10,18 +9,23 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from poise.core.errors import ScheduleError
+from poise.pipeline.lower import program_of
 from poise.pipeline.op import Kind, Op
 from poise.pipeline.schedule import Schedule
-from poise.runtime.exchange import Exchange
+from poise.program.task import rank_of, stem
 from poise.runtime.given import MakeOptimizer, Modules, check_given, check_sharded, check_size, check_tied, world
 from poise.runtime.guard import Guard
+from poise.runtime.program.distributed import Distributed
+from poise.runtime.program.handle import Payload
+from poise.runtime.program.interpreter import Interpreter, Ran
+from poise.runtime.program.operations import op_of
+from poise.runtime.program.output import OutputShard
+from poise.runtime.program.stages import StageKernels, cut
 from poise.runtime.record import Recorder
 from poise.runtime.recording import Recording
-from poise.runtime.routes import Task, tasks_of
-from poise.runtime.share import average, share_weights, sum_copies
+from poise.runtime.share import average, share_weights
 from poise.runtime.stage import LossFn, Stage, Tensors
 from poise.runtime.versions import Versions
-from poise.runtime.vocabulary import Shard
 from poise.runtime.wire import Wire
 
 Batch = tuple[Tensor | Tensors | None, Tensor | None]
@@ -66,22 +70,19 @@ class Pipeline:
         check_given(schedule, optimizer, output, data)
         check_tied(stages, output)
         self.schedule = schedule
-        self.tasks = tasks_of(schedule, self.rank)
+        self.program = program_of(schedule)
+        self.program.prove()
         self.wire = Wire(self.group, torch.device(device))
-        self.shard = Shard(schedule, output, self.group, self.wire.device) if output and schedule.barriers else None
-        self._watched = watched or any(task.op.kind is Kind.OFFLOAD for task in self.tasks)
+        self._transport = Distributed(self.program, self.group, self.wire.device)
+        root, barriers = schedule.homes[-1][0], schedule.barriers
+        self.shard = OutputShard(output, self._transport, root, barriers) if output and barriers else None
+        self._watched = watched or any(op.kind is Kind.OFFLOAD for op in schedule.ranks[self.rank])
         self.stages = {stage: self._stage(stage, stages, loss_fn, optimizer) for stage in self._own()}
         check_sharded(schedule, {stage: each.module for stage, each in self.stages.items()}, self.rank)
-        self._again = {task.op[::2] for task in self.tasks if task.op.kind is Kind.R}
-        self._recorder: Recorder | None = None
-        self._exchange = Exchange(self.rank, self.wire, self._wait, self._ready)
-        self._act: dict[Kind, Callable[[Task], None]] = {
-            Kind.F: self._forward, Kind.I: self._backward, Kind.B: self._backward, Kind.W: self._weight,
-            Kind.SEND_F: self._exchange.send, Kind.SEND_B: self._exchange.send,
-            Kind.RECV_F: self._receive, Kind.RECV_B: self._receive,
-            Kind.REDUCE_GRAD: self._scale, Kind.R: self._recompute, Kind.OFFLOAD: self._offload,
-            Kind.RELOAD: self._reload, Kind.S: self._s, Kind.T: self._t,
-        }  # fmt: skip
+        self._kernels = StageKernels(self._transport, self.stages, self.shard)
+        self._interpreter = Interpreter(
+            self.program, self.rank, self._kernels.table, watch=guard and _Watch(guard, self.wire)
+        )
         share_weights(schedule, self.stages, self.wire)
 
     def step(
@@ -92,46 +93,36 @@ class Pipeline:
         Gradients of before are dropped; afterwards `.grad` is that of the mean of the microbatches' losses. A
         `recorder` (see `record`) gets all events with their times.
         """
-        self._recorder = recorder
-        self._cut(inputs, target)
-        self.wire.begin()
-        for stage in self.stages.values():
-            stage.module.zero_grad(set_to_none=True)
-            stage.losses.clear()
-            if stage.versions is not None:
-                stage.versions.begin()
-        if self.shard is not None:
-            self.shard.begin()
+        given, targets = self._cut(inputs, target)
+        self._kernels.begin(targets)
+        done: list[Op] = []
+
+        def note(ran: Ran) -> None:
+            op = op_of(self.schedule, ran.task)
+            if op is not None:
+                done.append(op)
+                if recorder is not None:
+                    recorder.note(op, ran)
+
+        self._interpreter.note = note
         if recorder is not None:
             recorder.begin(self.group)
-        done = []
-        for task in self.tasks:
-            if self._guard is not None:
-                self._guard.at(str(task.op))
-            if recorder is not None:
-                recorder.reach()
-            act = self._act.get(task.op.kind)
-            if act is not None:
-                act(task)
-            done.append(task.op)
-            if recorder is not None:
-                recorder.done(task.op)
+            self._interpreter.clock = recorder.now
+        self._interpreter.run(given)
         self._finish()
         return Outcome({each: loss for stage in self.stages.values() for each, loss in stage.losses.items()}, done)
 
     def _finish(self) -> None:
-        """Sum over copies, and see that all messages have left."""
+        """Sum over replicas, and see that all messages have left."""
         if self._guard is not None:
             self._guard.at("the end of the step")
-        self._wait(self.another)
-        sum_copies(self.schedule, self.stages, self.wire)
-        if self.shard is not None:
-            self.shard.finish()
+            self._guard.wait(self.wire.globals[self.another])
+        self._transport.finish()
         if self._data is not None:
             layers = [stage.module for stage in self.stages.values()] + ([self.shard.layer] if self.shard else [])
             average(layers, self._data)
-        self.wire.finish()
-        self._ready()
+        if self._guard is not None:
+            self._guard.go()
 
     @property
     def another(self) -> int:
@@ -161,97 +152,30 @@ class Pipeline:
         found: list[float] = summed.tolist()
         return found
 
-    def _forward(self, task: Task) -> None:
-        op = task.op
-        stage, microbatch = self.stages[op.stage], _microbatch(op)
-        inputs = self._inputs[microbatch] if task.source is None else self._exchange.take(True, task)
-        target = self._targets[microbatch] if stage.loss_fn is not None else None
-        keep = (op.stage, op.microbatch) not in self._again
-        outputs = stage.forward(microbatch, inputs, target, keep=keep)
-        if self.shard is not None and op.stage == self.schedule.stages - 1:
-            if self._recorder is not None:
-                self._recorder.made()
-            self.shard.share(microbatch, outputs[0])
-        self._exchange.give(True, task, outputs)
-
-    def _backward(self, task: Task) -> None:
-        op = task.op
-        stage, microbatch = self.stages[op.stage], _microbatch(op)
-        gradients = self._ending(stage, microbatch) if task.source is None else self._exchange.take(False, task)
-        run = stage.backward_input if op.kind is Kind.I else stage.backward
-        self._exchange.give(False, task, run(microbatch, gradients))
-
-    def _ending(self, stage: Stage, microbatch: int) -> Tensors:
-        """The gradients that the end of the pipeline gives: none but those of a vocabulary in shards."""
-        if self.shard is None:
-            return ()
-        self._wait(self.another)
-        self.shard.wait(microbatch)
-        self._ready()
-        stage.losses[microbatch], gradient = self.shard.result(microbatch, stage.open[microbatch].shapes[0].shape)
-        return (gradient,)
-
-    def _recompute(self, task: Task) -> None:
-        self.stages[task.op.stage].recompute(_microbatch(task.op))
-
-    def _offload(self, task: Task) -> None:
-        self.stages[task.op.stage].offload(_microbatch(task.op))
-
-    def _reload(self, task: Task) -> None:
-        self.stages[task.op.stage].reload(_microbatch(task.op), self.wire.device)
-
-    def _s(self, task: Task) -> None:
-        microbatch = _microbatch(task.op)
-        target = self._targets[microbatch]
-        assert self.shard is not None and target is not None
-        self._wait(self.shard.root)
-        x = self.shard.take(microbatch)
-        self._ready()
-        self.shard.s(microbatch, x, target)
-
-    def _t(self, task: Task) -> None:
-        assert self.shard is not None
-        self._wait(self.another)
-        self.shard.wait(_microbatch(task.op))
-        self._ready()
-        self.shard.t(_microbatch(task.op))
-
-    def _weight(self, task: Task) -> None:
-        self.stages[task.op.stage].backward_weight(_microbatch(task.op))
-
-    def _receive(self, task: Task) -> None:
-        op = task.op
-        like = self.stages[op.stage].open[_microbatch(op)].shapes if op.kind is Kind.RECV_B else None
-        self._exchange.receive(task, like)
-
-    def _scale(self, task: Task) -> None:
-        self.stages[task.op.stage].scale(1 / self.schedule.microbatches)
-
-    def _wait(self, rank: int) -> None:
-        if self._guard is not None:
-            self._guard.wait(self.wire.globals[rank])
-
-    def _ready(self) -> None:
-        if self._guard is not None:
-            self._guard.go()
-        if self._recorder is not None:
-            self._recorder.ready()
-
-    def _cut(self, inputs: Tensor | Tensors | None, target: Tensor | None) -> None:
-        """Batch to microbatches, on the ranks that use them."""
+    def _cut(
+        self, inputs: Tensor | Tensors | None, target: Tensor | None
+    ) -> tuple[dict[str, Payload], list[Tensor | None]]:
+        """What the Program is given on this rank, and the targets: the batch in microbatches."""
         count = self.schedule.microbatches
         first, last = 0 in self.stages, self.schedule.stages - 1 in self.stages
-        given = (inputs,) if isinstance(inputs, Tensor) else inputs or ()
-        if first and not given:
+        batch = (inputs,) if isinstance(inputs, Tensor) else inputs or ()
+        if first and not batch:
             raise ScheduleError(f"rank {self.rank} has the first stage but got no inputs; pass them to step()")
-        parts = [_parts(each, count, "inputs") for each in given] if first else []
+        parts = [cut(each, count, "inputs") for each in batch] if first else []
         if self._watched:  # so that each has a storage of its own
             parts = [[each.clone() for each in part] for part in parts]
-        self._inputs = list(zip(*parts, strict=True))
+        rows = list(zip(*parts, strict=True))
+        given: dict[str, Payload] = {name: None for name in self.program.given if rank_of(name) == self.rank}
+        for name in given:
+            if name.startswith("in."):
+                given[name] = rows[int(stem(name)[3:])]
         wanted = last or self.shard is not None
         if self.shard is not None and target is None:
             raise ScheduleError(f"rank {self.rank} has a shard of the vocabulary but got no target; pass it to step()")
-        self._targets = _parts(target, count, "target") if wanted and target is not None else [None] * count
+        targets: list[Tensor | None] = [None] * count
+        if wanted and target is not None:
+            targets = [*cut(target, count, "target")]
+        return given, targets
 
     def _own(self) -> list[int]:
         return [stage for stage, homes in enumerate(self.schedule.homes) if self.rank in homes]
@@ -282,14 +206,13 @@ def execute(
     return made.step(*batch)
 
 
-def _parts(tensor: Tensor, count: int, name: str) -> list[Tensor]:
-    if tensor.shape[0] % count:
-        raise ScheduleError(
-            f"{name}: {tensor.shape[0]} rows do not divide into {count} microbatches; give a multiple of {count}"
-        )
-    return list(tensor.chunk(count))
+class _Watch:
+    """A guard that is given ranks of the pipeline's group."""
 
+    def __init__(self, guard: Guard, wire: Wire) -> None:
+        self._guard, self._wire = guard, wire
+        self.at, self.go = guard.at, guard.go
 
-def _microbatch(op: Op) -> int:
-    assert op.microbatch is not None
-    return op.microbatch
+    def wait(self, rank: int) -> None:
+        """It waits for a rank."""
+        self._guard.wait(self._wire.globals[rank])

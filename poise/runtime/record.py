@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from poise.pipeline.op import Op
 from poise.pipeline.schedule import Schedule
+from poise.runtime.program.interpreter import Ran
 from poise.runtime.recording import Event, Recording
 
 
@@ -26,32 +27,16 @@ class Recorder:
     held: Callable[[], tuple[int, int]]
     events: list[Event] = field(default_factory=list)
     origin: int = 0
-    _reached: int = 0
-    _start: int = 0
-    _end: int = 0
 
     def begin(self, group: dist.ProcessGroup) -> None:
         """A step begins on all ranks."""
         dist.barrier(group=group)
         self.events = []
-        self.origin = self._now()
+        self.origin = self.now()
 
-    def reach(self) -> None:
-        """The rank reaches an operation."""
-        self._reached = self._start = self._now()
-        self._end = 0
-
-    def ready(self) -> None:
-        """What the operation waits for is there."""
-        self._start = self._now()
-
-    def made(self) -> None:
-        """The result of the operation is there; what follows is sending it."""
-        self._end = self._now()
-
-    def done(self, op: Op) -> None:
-        """The operation has ended."""
-        self.events.append(Event(str(op), self._reached, self._start, self._end or self._now(), *self.held()))
+    def note(self, op: Op, ran: Ran) -> None:
+        """An operation has ended."""
+        self.events.append(Event(str(op), ran.reached, ran.start, ran.end, *self.held()))
 
     def gather(self, schedule: Schedule, group: dist.ProcessGroup) -> Recording:
         """The step as all ranks saw it: a collective. Clocks of different machines are set by the step's barrier."""
@@ -62,7 +47,8 @@ class Recorder:
         rows = [[_moved(event, zero[host]) for event in events] for host, _, events in known]
         return Recording(schedule, rows)
 
-    def _now(self) -> int:
+    def now(self) -> int:
+        """Nanoseconds of this process's clock."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return perf_counter_ns()

@@ -28,22 +28,6 @@ def share_weights(schedule: Schedule, stages: Stages, wire: Wire) -> None:
     wire.finish()
 
 
-def sum_copies(schedule: Schedule, stages: Stages, wire: Wire) -> None:
-    """Sum the gradients of copies on the first one's rank, in the order of ranks, and hand the sum to all."""
-    for stage, homes in _copied(schedule, stages):
-        own = _gradients(stages[stage].module)
-        if wire.rank != homes[0]:
-            wire.send_gradients(tuple(own), homes[0])
-            for mine, total in zip(own, wire.receive_gradients(own, homes[0]).wait(), strict=True):
-                mine.copy_(total)
-            continue
-        for home in homes[1:]:
-            for mine, theirs in zip(own, wire.receive_gradients(own, home).wait(), strict=True):
-                mine.add_(theirs)
-        for home in homes[1:]:
-            wire.send_gradients(tuple(own), home)
-
-
 def average(modules: Iterable[nn.Module], group: dist.ProcessGroup) -> None:
     """The mean of gradients over the ranks of `group`, a collective for each module."""
     for module in modules:

@@ -41,6 +41,8 @@ class Open:
     """What autograd saved, where that is counted or moved."""
     moved: list[Handle] = field(default_factory=list)
     """Where the inputs' content is while it is on the host."""
+    away: bool = False
+    """Whether it is on the host alone, and no memory is reserved for the way back."""
     chance: Tensor | None = None
     """The state of the random numbers before the forward, where it is to be run again."""
     target: Tensor | None = None
@@ -48,7 +50,7 @@ class Open:
     @property
     def full(self) -> bool:
         """Whether the activations are here: not dropped, and not on the host."""
-        return not self.moved and bool(self.roots or self.rest)
+        return not self.away and bool(self.roots or self.rest)
 
     @property
     def carrying(self) -> Tensors:
@@ -140,6 +142,7 @@ class Stage:
         opened = self.open[microbatch]
         assert opened.saved is not None
         opened.saved.drop()
+        opened.away = True
         for leaf in opened.leaves:
             leaf.data = leaf.data.new_empty(0)
 
@@ -150,7 +153,7 @@ class Stage:
         opened.saved.reload(device)
         for leaf, handle in zip(opened.leaves, opened.moved, strict=True):
             leaf.data = restore(handle)
-        opened.moved = []
+        opened.moved, opened.away = [], False
 
     def gradients(self) -> list[Tensor]:
         """One for each weight that has one on some rank: zeros where no microbatch came by."""

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 from torch import Tensor, nn  # noqa: E402
 
 from poise.pipeline import Schedule  # noqa: E402
-from poise.runtime.execute.run import Executed, run_in_process  # noqa: E402
+from poise.runtime.program.run import Executed, run_in_process  # noqa: E402
 
 RANKS, MICROBATCHES, WIDTH = 4, 8, 16
 ROWS = 6

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from poise.pipeline.lower import program_of
 from poise.pipeline.schedule import Schedule
-from poise.runtime.execute.handle import Payload
-from poise.runtime.execute.inproc import InProcess, run_threads
-from poise.runtime.execute.interpreter import Interpreter, Ran
-from poise.runtime.execute.output import OutputShard
-from poise.runtime.execute.stages import StageKernels, cut
+from poise.runtime.program.handle import Payload
+from poise.runtime.program.inproc import InProcess, run_threads
+from poise.runtime.program.interpreter import Interpreter, Ran
+from poise.runtime.program.output import OutputShard
+from poise.runtime.program.stages import StageKernels, cut
 from poise.runtime.stage import LossFn, Stage
 
 
@@ -52,11 +52,12 @@ def run_in_process(
         shard = OutputShard(outputs[rank], transport, schedule.homes[-1][0], schedule.barriers) if outputs else None
         kernels = StageKernels(transport, made, shard)
         kernels.begin(targets)
+        ran: list[Ran] = []
         given: dict[str, Payload] = {f"in.{number}@{rank}": (part.clone(),) for number, part in enumerate(parts)}
         given |= {name: None for name in program.given if name not in given and name.endswith(f"@{rank}")}
-        interpreter = Interpreter(program, rank, kernels.table, record=True)
+        interpreter = Interpreter(program, rank, kernels.table, note=ran.append)
         interpreter.run(given)
-        return made, interpreter.ran, transport.room.bytes
+        return made, ran, transport.room.bytes
 
     found = run_threads(len(schedule.ranks), main)
     stages_found = [stage for made, _, _ in found for stage in made.values()]

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from poise.core.errors import RankError
 from poise.program import Task
-from poise.runtime.execute.handle import Payload
-from poise.runtime.execute.transport import Tensors
+from poise.runtime.program.handle import Payload
+from poise.runtime.program.transport import Tensors
 
 
 class Aborted(Exception):

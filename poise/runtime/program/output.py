@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from poise.program import Task
-from poise.runtime.execute.handle import Handle, Payload
-from poise.runtime.execute.transport import Transport
+from poise.runtime.program.handle import Handle, Payload
+from poise.runtime.program.transport import Transport
 
 Whole = tuple[Tensor, Tensor, Tensor]
 """Largest logit, sum and logit of the target, by token, over all shards."""

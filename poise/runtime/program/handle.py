@@ -14,8 +14,10 @@ Payload = Any
 class Handle(Protocol):
     """Something that ends later."""
 
-    peer: int
-    """A rank that it waits for, or −1."""
+    @property
+    def peer(self) -> int:
+        """A rank that it waits for, or −1."""
+        ...
 
     def done(self) -> bool:
         """Whether it has ended; never waits."""
@@ -59,6 +61,17 @@ class InThread:
     def wait(self) -> Sequence[Payload]:
         """What it returned."""
         return self.future.result()
+
+
+@dataclass
+class Later:
+    """A value that is on its way: its lane goes on, and the task that reads it waits."""
+
+    handle: Handle
+
+    def wait(self) -> Payload:
+        """The value."""
+        return self.handle.wait()[0]
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Protocol
 from torch import Tensor
 
 from poise.program import Task
-from poise.runtime.execute.handle import Handle
+from poise.runtime.program.handle import Handle, Payload
 
 Tensors = tuple[Tensor, ...]
 
@@ -22,11 +22,11 @@ class Transport(Protocol):
         """A step begins: shapes may be others than in the last one."""
         ...
 
-    def send(self, task: Task, tensors: Tensors) -> Handle:
+    def send(self, task: Task, tensors: Tensors) -> Sequence[Payload] | Handle:
         """Begin to send; the receiver learns shapes and which tensors carry gradients."""
         ...
 
-    def receive(self, task: Task) -> Handle | None:
+    def receive(self, task: Task) -> Sequence[Payload] | Handle | None:
         """Begin to receive; None where it cannot be known yet what comes."""
         ...
 

@@ -13,10 +13,10 @@ from torch.distributed.fsdp import FSDPModule
 from poise.core.errors import ScheduleError
 from poise.program import Task
 from poise.program.task import stem
-from poise.runtime.execute.handle import Handle, InThread, Payload
-from poise.runtime.execute.interpreter import NOT_YET, Kernel
-from poise.runtime.execute.output import OutputShard
-from poise.runtime.execute.transport import Transport
+from poise.runtime.program.handle import Handle, InThread, Payload
+from poise.runtime.program.interpreter import NOT_YET, Kernel
+from poise.runtime.program.output import OutputShard
+from poise.runtime.program.transport import Transport
 from poise.runtime.stage import Stage
 
 Reads = Sequence[Payload]
@@ -37,7 +37,7 @@ class StageKernels:
         self.table: dict[str, Kernel] = {
             "F": self._forward, "F_NO_GRAD": self._forward, "R": self._recompute, "B": self._backward,
             "I": self._backward, "W": self._weight, "S": self._softmax, "T": self._rest, "scale": self._scale,
-            "update": _nothing, "wait": _nothing, "send": self._send, "recv": self._receive,
+            "update": _nothing, "wait": self._reserve, "send": self._send, "recv": self._receive,
             "broadcast": self._broadcast, "all_reduce": self._sum, "copy": self._copy, "free": self._free,
         }  # fmt: skip
 
@@ -138,6 +138,12 @@ class StageKernels:
             number, microbatch = name[1:].split(".")
             self.stages[int(number)].drop(int(microbatch))
         return ()
+
+    def _reserve(self, task: Task, reads: Reads) -> Made:
+        """Where the copy back may begin, its memory is taken."""
+        stage, microbatch = stem(task.writes[0]).removeprefix("begin").split(".")
+        self.stages[int(stage)].open[int(microbatch)].away = False
+        return (None,)
 
     def _unshard(self, task: Task) -> Made:
         module = self.stages[int(stem(task.writes[0])[4:])].module
