@@ -118,7 +118,7 @@ def improve(
     steps, done = max(1, effort.left // part // each), 0
     starts = _unlike(given) if few else given[:STARTS]
     if few:
-        steps = max(steps, min(STARTS + 2, effort.left // each))
+        steps = max(steps, min(STARTS, effort.left // each))
     attempts = [_Attempt(line, place, FAR if few else FIRST) for place, line in enumerate(starts)]
     best, every = given[0].value, attempts
     while done < steps and best > least:
