@@ -18,7 +18,10 @@ from poise.pipeline.search import Effort, Seed, floor, full, hope, improve, line
 
 LISTED = "list scheduling"
 
-PART = 8
+AMPLE = 2
+"""Full-stage activations by rank, of which ranks that may hold as many have enough for list scheduling."""
+
+PART = 16
 """Improving a short run may take one part in so many of the effort."""
 
 BLOCKS = STATES = 2
@@ -29,20 +32,21 @@ class LongRun:
     """Schedules of a short run of the problem `whole`, to be made long; `seeds` are published ones of any length.
 
     List scheduling at the true times takes part (greedy.py): with ample memory it is hard to beat, and takes the time
-    of one step of improving. Where it is the best on the short run nothing else is tried or improved.
+    of one step of improving. Where memory is ample, or it is the best on the short run, nothing is improved.
     """
 
     def __init__(self, whole: SchedulingProblem, least: Value, by: str, seeds: dict[str, Seed]) -> None:
         self.whole, self.least, self.by = whole, least, by
         self.small = reduced(whole)
         self.seeds = {**seeds, LISTED: self._listed}
+        self.ample = min(whole.room) >= AMPLE * whole.ranks * whole.unit
 
     @cached_property
     def begun(self) -> list[Candidate]:
         """Schedules of the short run, the best first."""
         under = floor(self.small, self.by)
         found = lines(self.small, self.seeds.values(), self.by, under)
-        if found and found[0].name == LISTED:
+        if self.ample or (found and found[0].name == LISTED):
             return found
         more: Iterable[Seed] = steady(self.small, STATES)
         if self.whole.stages == 2 * self.whole.ranks and self.whole.placement == "wave":
@@ -59,13 +63,14 @@ class LongRun:
         if not self.begun or (known is not None and self.hope >= true(known)[0]):
             return None
         found: list[Candidate] = []
-        if self.begun[0].name != LISTED:
+        if not self.ample and self.begun[0].name != LISTED:
             tried = improve(self.begun, floor(self.small, self.by), effort, PART, few=True)
             longer = (line for each in tried if each.name != LISTED and (line := full(each, self.whole)))
             found = list(islice(longer, 1))
         first = next((line.name for line in self.begun if line.name in self.seeds), None)
-        if first and min((line.value[0] for line in found), default=self.least[0] + 1) > self.least[0]:
-            found += lines(self.whole, [self.seeds[first]], self.by, self.least)
+        names = {each for each in (LISTED if self.ample else None, first) if each}
+        if min((line.value[0] for line in found), default=self.least[0] + 1) > self.least[0]:
+            found += lines(self.whole, [self.seeds[name] for name in sorted(names)], self.by, self.least)
         return min(found, key=lambda line: line.value, default=None)
 
     def _listed(self, microbatches: int) -> Rows:

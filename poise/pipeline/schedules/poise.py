@@ -30,7 +30,7 @@ from poise.pipeline.long_run import LongRun
 from poise.pipeline.memory import Limit
 from poise.pipeline.modulo import steady
 from poise.pipeline.scheduling_problem import SchedulingProblem, problem
-from poise.pipeline.search import EFFORT, Effort, floor, improve, lines, reduced
+from poise.pipeline.search import EFFORT, Effort, Seed, floor, improve, lines, reduced
 
 Place = tuple[int, str]
 """Chunks per rank, and how they lie."""
@@ -153,7 +153,7 @@ def _placed(
 
 def _long(whole: SchedulingProblem, least: Value, costs: Costs | None, by: str) -> LongRun:
     """The same for a long run."""
-    seeds = {name: partial(_published, name, whole, costs, by, 0) for name in _names(whole, LONG)}
+    seeds: dict[str, Seed] = {name: partial(_published, name, whole, costs, by, 0) for name in _names(whole, LONG)}
     return LongRun(whole, least, by, seeds)
 
 
