@@ -27,7 +27,7 @@ class Proof:
     peak_memory: tuple[Fraction, ...]
     """Per rank, in full-stage microbatch activations."""
     idle: tuple[int, ...] = ()
-    """Ranks without operations: no fault, but they do nothing."""
+    """Ranks without operations: allowed, but they do nothing."""
 
 
 def check(

@@ -20,7 +20,7 @@ def vocab_2(
     The last backward waits for that one only, T for the weight's gradient may come at any time. Peak p + 1 − r on rank
     r, or `alive` − r, or less within a limit. The last rank runs one forward between each forward and its backward, as
     in the paper's block. Never slower than `vocab_1` by more than a microbatch: where it would be, the best of other
-    orders is taken, at last that of `vocab_1` with its memory (p + 2 − r). With one barrier that order is no slower,
+    orders is taken, at last that of `vocab_1` with its memory (p + 2 − r). With one barrier that order is not slower,
     since each wait of algorithm 2 is one of algorithm 1 too.
     """
     costs = costs or Costs()

@@ -15,7 +15,7 @@ def zb_v(stages: int, microbatches: int, costs: Costs | None = None, effort: int
 
     Rank r has chunks r and 2p − 1 − r. For fewer microbatches the operations of the missing ones are left out. With
     `costs` the order is squeezed at their times within its peak, as the paper's heuristic fits its own to them; it is
-    the published one where that is no slower. `effort` are the operations that squeezing may place.
+    the published one where that is as fast. `effort` are the operations that squeezing may place.
     """
 
     def published(count: int) -> Schedule:
