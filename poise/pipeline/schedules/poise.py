@@ -51,7 +51,10 @@ LONG: dict[Place, tuple[str, ...]] = {
     (2, "wave"): ("zb_v", "dualpipe_v"),
     (0, "loop"): ("interleaved", "breadth_first", "gis_h"),
 }
-"""Those that long runs start from; all other V-shaped ones repeat blocks, of which the best are tried."""
+"""Those that long runs start from; all other V-shaped ones repeat blocks, of which the best are tried …"""
+
+RANKS = 16
+"""… or, up to so many ranks, `v_auto`."""
 
 SMALL = 1024
 """Ranks · microbatches up to which four chunks are tried unasked."""
@@ -154,7 +157,11 @@ def _placed(
 def _long(whole: SchedulingProblem, least: Value, costs: Costs | None, by: str) -> LongRun:
     """The same for a long run."""
     seeds: dict[str, Seed] = {name: partial(_published, name, whole, costs, by, 0) for name in _names(whole, LONG)}
-    return LongRun(whole, least, by, seeds)
+    run = LongRun(whole, least, by, seeds)
+    limited = min(whole.room) < whole.microbatches * whole.unit
+    if limited and whole.ranks <= RANKS and "zb_v" in seeds:
+        run.seeds["v_auto"] = partial(_published, "v_auto", whole, costs, by, EFFORT)
+    return run
 
 
 def _names(whole: SchedulingProblem, table: dict[Place, tuple[str, ...]]) -> tuple[str, ...]:
