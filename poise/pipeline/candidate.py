@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -87,6 +88,11 @@ class Candidate:
     def ordered(self, orders: Orders) -> Candidate:
         """The line whose schedule has these orders."""
         return replace(self, rows=Rows(self.name, tuple(np.array(order) for order in orders)))
+
+
+def true(line: Candidate) -> tuple[Fraction, Fraction]:
+    """Its value in the unit of the costs; placements differ in their ticks."""
+    return Fraction(line.value[0], line.net.durations.scale), Fraction(line.value[1], line.net.durations.scale)
 
 
 def run(net: ConstraintGraph, orders: Orders) -> tuple[list[int], list[int]]:

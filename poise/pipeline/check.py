@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 
@@ -25,6 +26,8 @@ class Proof:
     """Between ranks; counted from the operations where the schedule does not write them out."""
     peak_memory: tuple[Fraction, ...]
     """Per rank, in full-stage microbatch activations."""
+    idle: tuple[int, ...] = ()
+    """Ranks without operations: allowed, but they do nothing."""
 
 
 def check(
@@ -53,4 +56,5 @@ def check(
     levels = memory(graph, weights)
     if memory_limit is not None:
         within(graph, levels, memory_limit)
-    return Proof(graph.first[-1], messages, tuple(levels.peaks))
+    idle = tuple(rank for rank, (low, high) in enumerate(pairwise(graph.first)) if low == high)
+    return Proof(graph.first[-1], messages, tuple(levels.peaks), idle)

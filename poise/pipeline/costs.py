@@ -54,7 +54,7 @@ class Costs:
         reload: Numbers = 0, s: Numbers = 0, t: Numbers = 0, barrier: Number = 0, shared_copy: bool = False,
         links: Sequence[Sequence[Number]] | None = None,
     ) -> Costs:  # fmt: skip
-        """Costs from numbers or decimal texts, which are taken exactly."""
+        """Costs from numbers or decimal texts, which are taken exactly; floats to 12 digits, without their noise."""
         names = {"f": f, "b": b, "w": w, "comm": comm, "microbatch": microbatch, "rank": rank}
         names |= {"offload": offload, "reload": reload, "s": s, "t": t}
         rows = {name: _exact(name, given) for name, given in names.items()}
@@ -175,7 +175,7 @@ def _full(ranks: int, stages: int) -> range:
 def _exact(name: str, given: Numbers) -> tuple[Fraction, ...]:
     entries = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
     try:
-        found = tuple(Fraction(str(each)) if isinstance(each, float) else Fraction(each) for each in entries)
+        found = tuple(Fraction(f"{each:.12g}") if isinstance(each, float) else Fraction(each) for each in entries)
     except (ValueError, ZeroDivisionError):
         raise ScheduleError(f"{name}: {given!r} is no number; give one, or one per stage, as in 1 or 1,1.5") from None
     if not found or min(found) < 0:

@@ -25,7 +25,7 @@ LOOKS = (2, 3, 4, 6, 8, 12, 16, 24, 48)
 FIRST = ((6, True), (16, True))
 """Look and politeness that most often suffice."""
 
-FAR = ((48, True), (16, True))
+FAR = ((24, True), (12, True))
 """The same where there are only a few attempts."""
 
 POLITE = 0.6
@@ -118,7 +118,7 @@ def improve(
     steps, done = max(1, effort.left // part // each), 0
     starts = _unlike(given) if few else given[:STARTS]
     if few:
-        steps = max(steps, min(STARTS + 2, effort.left // each))
+        steps = max(steps, min(len(FAR), effort.left // each))
     attempts = [_Attempt(line, place, FAR if few else FIRST) for place, line in enumerate(starts)]
     best, every = given[0].value, attempts
     while done < steps and best > least:
@@ -187,9 +187,13 @@ def full(line: Candidate, problem: SchedulingProblem) -> Candidate | None:
 
 
 def hope(line: Candidate, problem: SchedulingProblem) -> Fraction:
-    """About how long the line is with as many microbatches as the shop, by how often they enter in its second half."""
+    """About how long the line is with as many microbatches as the shop, by how often they enter in its second half.
+
+    No more often than the busiest rank can work on them.
+    """
     starts, count = line.times[0], line.net.count
     late, half = starts[count - 1], count // 2
     period = Fraction(late - starts[half], max(1, count - 1 - half))
+    period = max(period, Fraction(max(problem.work), problem.microbatches))
     more = (problem.microbatches - count) * period if line.by == "makespan" else Fraction(0)
     return (line.value[0] + more) / problem.durations.scale

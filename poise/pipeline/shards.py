@@ -10,39 +10,46 @@ from poise.pipeline.memory import Limit, per_rank
 from poise.pipeline.op import Kind, Op
 from poise.pipeline.schedule import Schedule
 
-_ORDER = (Kind.T, Kind.S, Kind.F, Kind.B)
+EARLY = (Kind.T, Kind.S, Kind.F, Kind.B)
 """Operations that all ranks wait for come first. Forwards before backwards: live activations bound them."""
 
+LATE = (Kind.S, Kind.F, Kind.B, Kind.T)
+"""With one barrier no rank waits for T, which fills the gaps."""
 
-def sharded(
-    name: str, stages: int, microbatches: int, barriers: int, costs: Costs | None, alive: int | None,
-    memory_limit: Limit | None,
-) -> Schedule:  # fmt: skip
-    """1F1B with passes S and T in between: a rank that is free takes the first ready one of T, S, F and B.
 
-    Rank r holds at most `alive` − r microbatches (default p + `barriers`, or what the limit allows): the barriers delay
-    the first backward, which more forwards bridge. The order is made for `costs` (default: T_F = T_B = T_W = 1,
-    passes of no time).
+def most_alive(name: str, stages: int, barriers: int, alive: int | None, memory_limit: Limit | None) -> int:
+    """Microbatches that rank 0 may hold: `alive`, p + `barriers` by default, or what the limit of each rank allows.
+
+    Each later rank holds one less. ScheduleError for less than one on the last.
     """
     most = stages + barriers if alive is None else alive
     if memory_limit is not None:
         most = min(most, *(int(limit) + rank for rank, limit in enumerate(per_rank(memory_limit, stages))))
     if most < stages:
         raise ScheduleError(f"{name}: alive {most} is less than the {stages} stages; give or allow at least {stages}")
-    run = _Run(stages, microbatches, barriers, costs or Costs(), most)
-    return Schedule(tuple(map(tuple, run.rows)), stages, microbatches, name, barriers=barriers)
+    return most
 
 
-class _Run:
-    """One run in simulated time. Microbatches keep their order in all of the four kinds on every rank."""
+class Sharded:
+    """1F1B with passes S and T in between: a rank that is free takes the first ready one in `order`.
 
-    def __init__(self, stages: int, microbatches: int, barriers: int, costs: Costs, most: int) -> None:
-        self.stages, self.barriers, self.most = stages, barriers, most
+    Rank r holds at most `most` − r microbatches: the barriers delay the first backward, which more forwards bridge. The
+    last rank begins no backward before `ahead` more forwards, as far as it may hold them. Microbatches keep their order
+    in all four kinds on every rank. Simulated at `costs`; times are in ticks.
+    """
+
+    def __init__(
+        self, stages: int, microbatches: int, costs: Costs, *, barriers: int, most: int,
+        order: tuple[Kind, ...] = EARLY, ahead: int = 0,
+    ) -> None:  # fmt: skip
+        self.stages, self.microbatches, self.barriers, self.most = stages, microbatches, barriers, most
+        self.order, self.ahead = order, min(ahead, most - stages)
         self.durations = costs.at(stages, stages, microbatches)
         self.table = self.durations.table() if self.durations.even else None
         self.rows: list[list[Op]] = [[] for _ in range(stages)]
-        self.done = [dict.fromkeys(_ORDER, 0) for _ in range(stages)]
-        self.there: list[dict[Kind, list[int]]] = [{kind: [] for kind in _ORDER} for _ in range(stages)]
+        self.work = [0] * stages
+        self.done = [dict.fromkeys(order, 0) for _ in range(stages)]
+        self.there: list[dict[Kind, list[int]]] = [{kind: [] for kind in order} for _ in range(stages)]
         self.there[0][Kind.F] = [0] * microbatches
         self.left = {kind: [stages] * microbatches for kind in (Kind.S, Kind.T)}
         self.latest = {kind: [0] * microbatches for kind in (Kind.S, Kind.T)}
@@ -53,12 +60,39 @@ class _Run:
             if now >= self.free[rank]:
                 self._decide(now, rank)
 
+    @property
+    def makespan(self) -> int:
+        """When the last rank ends."""
+        return max(self.free)
+
+    @property
+    def microbatch(self) -> int:
+        """The work of one microbatch on the busiest rank, on average."""
+        return max(self.work) // self.microbatches
+
+    @property
+    def least(self) -> int:
+        """No order with two barriers ends earlier: a rank's work between its first forward and its last backward.
+
+        0 where microbatches or ranks differ in speed.
+        """
+        found, way = 0, 0
+        for rank, work in enumerate(self.work if self.table is not None else ()):
+            found = max(found, way + work)
+            if self.table is not None and rank + 1 < self.stages:
+                way += self.table[Kind.F][rank] + self.table[Kind.B][rank] + 2 * self.durations.hop(rank, rank + 1)
+        return found
+
+    def schedule(self, name: str) -> Schedule:
+        """The schedule itself."""
+        return Schedule(tuple(map(tuple, self.rows)), self.stages, self.microbatches, name, barriers=self.barriers)
+
     def _decide(self, now: int, rank: int) -> None:
         """Start the first kind that is ready; else wake when the next one is."""
         done, there, wake = self.done[rank], self.there[rank], -1
-        for kind in _ORDER:
+        for kind in self.order:
             batch = done[kind]
-            if batch == len(there[kind]) or (kind is Kind.F and batch - done[Kind.B] >= self.most - rank):
+            if batch == len(there[kind]) or self._held_back(rank, kind, batch):
                 continue
             if there[kind][batch] <= now:
                 self._start(now, rank, kind, batch)
@@ -67,6 +101,14 @@ class _Run:
         if wake >= 0:
             heappush(self.events, (wake, rank))
 
+    def _held_back(self, rank: int, kind: Kind, batch: int) -> bool:
+        """Whether memory is full, or the last rank is to run another forward first."""
+        done = self.done[rank]
+        if kind is Kind.F:
+            return batch - done[Kind.B] >= self.most - rank
+        wanted = min(batch + 1 + self.ahead, self.microbatches)
+        return kind is Kind.B and rank == self.stages - 1 and done[Kind.F] < wanted
+
     def _start(self, now: int, rank: int, kind: Kind, batch: int) -> None:
         stage = rank
         ticks = self.table[kind][stage] if self.table is not None else self.durations.of(kind, stage, batch, rank)
@@ -74,6 +116,7 @@ class _Run:
         self.rows[rank].append(Op(stage, kind, batch))
         self.done[rank][kind] += 1
         self.free[rank] = end
+        self.work[rank] += ticks
         heappush(self.events, (end, rank))
         last, hop = self.stages - 1, self.durations.hop
         if kind is Kind.F and rank < last:

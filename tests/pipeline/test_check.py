@@ -194,3 +194,9 @@ def test_skipped_stages_pass_the_microbatch_on() -> None:
         check(replace(schedule, paths=None))
     with pytest.raises(ScheduleError, match="is to be skipped"):
         check(replace(schedule, paths=((0, 2), (0, 2))))
+
+
+def test_a_rank_without_operations_is_named() -> None:
+    """It is allowed, since nothing waits for it."""
+    assert check(read_text("0F0 0B0\n\n")).idle == (1,)
+    assert check(read_text("0F0 0B0\n1F0 1B0")).idle == ()

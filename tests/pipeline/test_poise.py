@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -198,3 +199,18 @@ def test_what_it_cannot_take_is_refused() -> None:
         make("v_auto", 8, 16, memory_limit=1)
     with pytest.raises(ScheduleError, match="too many to prove an optimum for"):
         make("zb_exact", 32, 256)
+
+
+@pytest.mark.slow
+@settings(max_examples=12)
+@given(st.sampled_from([4, 8, 12]), st.integers(60, 140), st.sampled_from([None, 0.6, 1, 2]), st.data())
+def test_long_runs_are_hardly_behind_any_published_one(
+    p: int, more: int, part: float | None, data: st.DataObject
+) -> None:
+    """Chosen on a short run: within half a percent of the best published one, whatever the times."""
+    each = st.one_of(st.lists(st.integers(5, 20), min_size=p, max_size=p), st.integers(5, 20))
+    costs = Costs.of(data.draw(each), data.draw(each), data.draw(each), data.draw(st.sampled_from([0, 0.3, 0.9])))
+    m, limit = 1600 // p + more, None if part is None else int(part * p) + 1
+    ours = time(make("poise", p, m, costs=costs, memory_limit=limit), costs).makespan
+    for name, other in published(p, m, costs, limit, SINGLE).items():
+        assert ours <= time(other, costs).makespan * Fraction(1005, 1000), name

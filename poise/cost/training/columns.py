@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from poise.cost.training.job import Job
-from poise.cost.training.layout import RECOMPUTE, SCHEDULES, Layout
+from poise.cost.training.layout import RECOMPUTE, Layout
+from poise.cost.training.schedules import SCHEDULES
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

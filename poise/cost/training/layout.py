@@ -7,14 +7,11 @@ from typing import Literal
 
 from poise.core.errors import ScenarioError
 from poise.cost.training.job import Job
+from poise.cost.training.schedules import COUNTS, FORMS, LOOP, allowed, why_not
 
 Recompute = Literal["none", "selective", "full"]
 
 RECOMPUTE = ("none", "selective", "full")
-SCHEDULES = ("one_f_one_b", "interleaved", "gpipe", "zb_h1", "zb_h2", "zb_v", "v_half", "v_min")
-"""Schedules with a closed form, in the order of a column's numbers."""
-TWO_CHUNKS = ("zb_v", "v_half", "v_min")
-"""Schedules that place two chunks on each rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +91,11 @@ def check(job: Job, layout: Layout) -> None:
             f"{layout.microbatches(job)} microbatches are no multiple of pipeline {layout.pipeline}, which "
             "interleaved stages need; take a smaller micro_batch or chunks 1"
         )
+    if layout.pipeline > 1 and not allowed(layout.schedule, layout.pipeline, layout.microbatches(job)):
+        raise ScenarioError(
+            f"{layout.schedule}: {layout.pipeline} ranks and {layout.microbatches(job)} microbatches; both must be "
+            f"{COUNTS[layout.schedule][0]}; give such, or take zb_v"
+        )
     if (layout.offload_optimizer or layout.offload_activations) and not job.device.host_bw:
         raise ScenarioError(f"device {job.device.name}: its host_bw is not known, so nothing can be offloaded; give it")
     if not 0 <= layout.offload_activations <= 1:
@@ -133,13 +135,13 @@ def _check_model(job: Job, layout: Layout) -> None:
 
 def _check_schedule(layout: Layout) -> None:
     name, chunks = layout.schedule, layout.chunks
-    if name not in SCHEDULES:
-        raise ScenarioError(f"schedule {name!r} has no closed form; known: {', '.join(SCHEDULES)}")
-    if layout.pipeline == 1:
+    if name not in FORMS:
+        raise ScenarioError(why_not(name))
+    if layout.pipeline == 1 or (FORMS[name].place == LOOP and (chunks > 1 or name == "interleaved")):
         return
-    if (name in TWO_CHUNKS) != (chunks == 2) and name != "interleaved":
-        wanted = "two chunks on each rank" if name in TWO_CHUNKS else "one chunk on each rank"
-        raise ScenarioError(f"{name} has {wanted}, not {chunks}; set chunks, or take interleaved")
+    if FORMS[name].place == LOOP or FORMS[name].chunks != chunks:
+        wanted = {1: "one chunk", 2: "two chunks"}[FORMS[name].chunks] if FORMS[name].place != LOOP else "two or more"
+        raise ScenarioError(f"{name} has {wanted} on each rank, not {chunks}; set chunks, or take interleaved")
 
 
 def _check_split(job: Job, layout: Layout) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from poise.cost.training.columns import Columns
 from poise.cost.training.figures import Figures
 from poise.cost.training.job import Job
-from poise.cost.training.layout import SCHEDULES, TWO_CHUNKS
+from poise.cost.training.schedules import copies, held, wraps
 
 Array = Any
 
@@ -112,37 +112,15 @@ def weights(job: Job, cut: Columns, layers: Array, first: Any, last: Any) -> Wei
     return Weights(plain + ends * model.vocab * model.hidden / cut.tensor, experts + 0.0 * plain)
 
 
-def held(cut: Columns, rank: Array, microbatches: Array) -> Array:
-    """Microbatches of a full stage whose activations a rank holds at most, by its schedule.
-
-    1F1B: p − r; interleaved: (2(p − r − 1) + (v − 1)p + 1)/v (Narayanan 2021, 2.2); ZB-H1 p, ZB-H2 2p − 1 (Qi 2024);
-    V-shaped ones p, p/2 + 1 and p/3 + 2 (Qi 2024b); GPipe all.
-    """
-    p, v = cut.pipeline, cut.chunks
-    plain = p - rank
-    forms = {
-        "one_f_one_b": plain,
-        "interleaved": (2 * (p - rank - 1) + (v - 1) * p + 1) / v,
-        "gpipe": microbatches,
-        "zb_h1": p + 0 * rank,
-        "zb_h2": 2 * p - 1 + 0 * rank,
-        "zb_v": p + 0 * rank,
-        "v_half": p / 2 + 1 + 0 * rank,
-        "v_min": p / 3 + 2 + 0 * rank,
-    }
-    table = np.stack([np.broadcast_to(np.asarray(forms[name], dtype=float), p.shape) for name in SCHEDULES])
-    return np.minimum(table[cut.schedule, np.arange(len(p))], microbatches)
-
-
 def by_class(job: Job, cut: Columns, use: Figures, where: str) -> dict[str, Array]:
     """Bytes by class of the `first`, a `middle` or the `last` rank."""
     p = cut.pipeline
     rank = {"first": 0 * p, "middle": np.minimum(1, p - 1), "last": p - 1}[where]
     layers = {"first": cut.first, "middle": np.where(p > 2, cut.most, cut.first), "last": cut.last}[where]
-    wraps = np.isin(cut.schedule, [SCHEDULES.index(name) for name in TWO_CHUNKS])
     first = rank == 0
-    last = np.where(wraps, rank == 0, rank == p - 1)
-    own = weights(job, cut, layers, first, last)
+    last = np.where(wraps(cut.schedule), rank == 0, rank == p - 1)
+    times = copies(cut.schedule)
+    own = Weights(*(times * each for each in weights(job, cut, layers, first, last)))
     shards, expert_shards = _shards(cut)
     kept = np.where(cut.zero >= 3, shards, 1)
     kept_experts = np.where(cut.zero >= 3, expert_shards, 1)
@@ -150,7 +128,7 @@ def by_class(job: Job, cut: Columns, use: Figures, where: str) -> dict[str, Arra
     states, states_experts = np.where(cut.zero >= 1, shards, 1), np.where(cut.zero >= 1, expert_shards, 1)
     microbatches = job.batch / (cut.data * cut.micro_batch)
     each = layer_activation(job, cut)
-    stored = held(cut, rank, microbatches) * layers * each * (1 - cut.offload_activations)
+    stored = held(cut.schedule, p, cut.chunks, rank, microbatches) * layers * each * (1 - cut.offload_activations)
     working = np.where(cut.recompute == 2, activation(job, cut), 0.0) + 4.0 * boundary(job, cut)
     tokens = cut.micro_batch * job.sequence / cut.context
     each_logit = WHOLE_LOGIT + GATHERED * (cut.tensor > 1) if job.gathered else LOGIT / cut.tensor

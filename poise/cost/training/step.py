@@ -12,9 +12,11 @@ from poise.cost.training.figures import Figures, figures
 from poise.cost.training.flops import hardware_flops, model_flops
 from poise.cost.training.job import Job
 from poise.cost.training.layer import Parts, Pass, Slice, builder, head, layer
-from poise.cost.training.layout import SCHEDULES, Layout, check
-from poise.cost.training.memory import layer_activation, peak, weights
+from poise.cost.training.layout import Layout, check
+from poise.cost.training.memory import Weights, layer_activation, peak, weights
 from poise.cost.training.network import Network
+from poise.cost.training.schedules import Filling, copies
+from poise.cost.training.schedules import fill as filled
 
 UPDATE = 30.0
 """Bytes that Adam reads and writes per weight: gradient, master copy and two moments, and the 16-bit weight."""
@@ -125,7 +127,7 @@ def _assemble(
     wait_f, wait_b = _waits(job, cut, use, network, f, b + w)
     layer_s, head_s = f + b + w + wait_f + wait_b, top.forward + top.inputs + top.weights
     slot, whole = _slots(job, cut, layer_s, head_s)
-    fill = _fill(cut, whole - slot, f, b, w)
+    fill = filled(cut.schedule, Filling(whole - slot, cut.chunks, f, b, w))
     hop = _hop(job, cut, network)
     hops = 2.0 * hop * ((cut.pipeline - 1) + m * np.where(cut.chunks > 1, cut.chunks * (1 - HIDDEN), 1.0))
     sync, update = _after(job, cut, use, network, b + w, f)
@@ -175,28 +177,6 @@ def _waits(job: Job, cut: Columns, use: Figures, network: Network, f: Array, bac
     return found[0], found[1]
 
 
-def _fill(cut: Columns, rest: Array, f: Array, b: Array, w: Array) -> Array:
-    """Seconds in which the busiest rank waits for the pipeline to fill and to drain.
-
-    rest: the work of one microbatch on all other ranks. GPipe and 1F1B: all of it; v interleaved chunks: 1/v
-    (Narayanan 2021, 2.2); ZB-H1 leaves F + B − W of each other rank, ZB-H2 F + B − 2W (Qi 2024, table 2); ZB-V F + B −
-    2W at most, V-Half and V-Min about 1/2 and 2/3 of 1F1B's (Qi 2024b, table 1).
-    """
-    total = f + b + w
-    forms = {
-        "one_f_one_b": rest,
-        "interleaved": rest / cut.chunks,
-        "gpipe": rest,
-        "zb_h1": rest * np.maximum(0.0, f + b - w) / total,
-        "zb_h2": rest * np.maximum(0.0, f + b - 2 * w) / total,
-        "zb_v": rest * np.maximum(0.0, f + b - 2 * w) / total,
-        "v_half": rest / 2,
-        "v_min": rest * 2 / 3,
-    }
-    table = np.stack([forms[name] for name in SCHEDULES])
-    return table[cut.schedule, np.arange(len(cut))]
-
-
 def _sharding(job: Job, cut: Columns, network: Network) -> tuple[Array, Array]:
     """Seconds to gather a layer's weights and to scatter its gradients, where weights are sharded (FSDP)."""
     one = weights(job, cut, np.ones(len(cut)), np.zeros(len(cut), bool), np.zeros(len(cut), bool))
@@ -215,6 +195,7 @@ def _after(job: Job, cut: Columns, use: Figures, network: Network, back: Array, 
     """
     ends = np.ones(len(cut), bool)
     own = weights(job, cut, cut.most, ends, np.zeros(len(cut), bool) | (cut.pipeline == 1))
+    own = Weights(*(copies(cut.schedule) * each for each in own))
     ranks = cut.data * cut.context
     expert_ranks = np.maximum(ranks * cut.tensor // (cut.expert * cut.expert_tensor), 1)
     size = cut.gradient_bytes

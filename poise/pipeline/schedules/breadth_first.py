@@ -11,7 +11,8 @@ from poise.pipeline.schedule import Schedule
 def breadth_first(stages: int, microbatches: int, chunks: int = 2) -> Schedule:
     """Bubble (p − 1)(T_F + T_B + T_W) / v for every m ≥ p; peak m on every rank.
 
-    With sharded weights each chunk is gathered twice per step, whatever the number of microbatches.
+    With sharded weights each chunk is gathered twice per step, whatever the number of microbatches, and the last one
+    once, as it turns round: 2 − 1 / v full stages on every rank (`gathers.py`).
     """
 
     def rank(place: int) -> Iterator[Op]:

@@ -9,8 +9,7 @@ was found already is passed over. In a placement start
 
 of which the best are pressed against their end and their begin until the bound is reached or the effort is spent
 (`squeeze.py`, `search.py`). Whatever was published and fits is among the candidates, so nothing published is better.
-Long runs choose on a short one, whose steady state is then repeated (`steady.py`), with a few steps of improving; the
-published schedule that was best on the short run stays a candidate at full length, and of a V so do the best blocks.
+Long runs choose on a short one (`long_run.py`), so of them nothing published is better as far as that shows it.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 from poise.core.errors import ScheduleError
-from poise.pipeline.candidate import Candidate, Value
+from poise.pipeline.candidate import Candidate, Value, true
 from poise.pipeline.certified import Certified, certify
 from poise.pipeline.constraint_graph import Rows, rows_of
 from poise.pipeline.costs import Costs
 from poise.pipeline.find import make, takes
+from poise.pipeline.long_run import LongRun
 from poise.pipeline.memory import Limit
 from poise.pipeline.modulo import steady
-from poise.pipeline.schedules.v_auto import blocks
 from poise.pipeline.scheduling_problem import SchedulingProblem, problem
-from poise.pipeline.search import EFFORT, Effort, Seed, floor, full, hope, improve, lines, reduced
+from poise.pipeline.search import EFFORT, Effort, Seed, floor, improve, lines, reduced
 
 Place = tuple[int, str]
 """Chunks per rank, and how they lie."""
@@ -47,11 +46,15 @@ PUBLISHED: dict[Place, tuple[str, ...]] = {
 COPIES = {"dualpipe": 1, "bitpipe": 2, "chimera": 1}
 """Those that keep all weights twice, and into how many chunks a rank's part of one copy is cut."""
 
-REPEATED = 2
-"""Short runs, the best ones, that are made long."""
+LONG: dict[Place, tuple[str, ...]] = {
+    (1, "wave"): ("zb_auto", "zb_h1", "zb_h2"),
+    (2, "wave"): ("zb_v", "dualpipe_v"),
+    (0, "loop"): ("interleaved", "breadth_first", "gis_h"),
+}
+"""Those that long runs start from; all other V-shaped ones repeat blocks, of which the best are tried …"""
 
-NEAR = Fraction(19, 20)
-"""What improving may leave of a short run: a placement that would still be behind another then is passed over."""
+RANKS = 16
+"""… or, up to so many ranks, `v_auto`."""
 
 SMALL = 1024
 """Ranks · microbatches up to which four chunks are tried unasked."""
@@ -95,19 +98,27 @@ class _Ground:
         self.problem = partial(problem, "poise", stages, microbatches, costs=costs, limit=limit, kept=kept)
 
     def best(self, places: list[Place]) -> Certified | None:
-        """The placements worth trying by their bounds; for long runs waves first: they seldom lose."""
+        """The placements worth trying by their bounds; of long runs by what short ones promise."""
         shops = {place: self.problem(chunks=place[0], placement=place[1]) for place in places}
         floors = {place: floor(each, self.by) for place, each in shops.items()}
         bounds = {place: Fraction(floors[place][0], each.durations.scale) for place, each in shops.items()}
+        runs = {place: self._long(each, floors[place]) for place, each in shops.items() if reduced(each) is not each}
         order = sorted(places, key=lambda place: (bounds[place], place[0], place[1] == "loop"))
-        if any(reduced(each) is not each for each in shops.values()):
-            order.sort(key=lambda place: place[1] == "loop")
+        if runs:
+            order.sort(key=lambda place: (place[0] == 1, place in runs and place[0] > 1 and runs[place].hope))
         best: Candidate | None = None
         for place in order:
-            if best is None or bounds[place] < true(best)[0]:
-                line = _placed(shops[place], floors[place], self.costs, self.by, self.effort, best)
-                best = min((each for each in (best, line) if each), key=true, default=None)
+            if best is not None and bounds[place] >= true(best)[0]:
+                continue
+            if place in runs:
+                line = runs[place].best(self.effort, best)
+            else:
+                line = _placed(shops[place], floors[place], self.costs, self.by, self.effort)
+            best = min((each for each in (best, line) if each), key=true, default=None)
         return self._certified(best, min(bounds.values())) if best else None
+
+    def _long(self, whole: SchedulingProblem, least: Value) -> LongRun:
+        return _long(whole, least, self.costs, self.by)
 
     def copied(self, best: Certified | None) -> Certified | None:
         """The best with bidirectional schedules, for which nothing more is known than that the work must be done."""
@@ -126,41 +137,36 @@ class _Ground:
 
 def within(where: SchedulingProblem, costs: Costs | None, by: str) -> Candidate:
     """The best that is found in one placement; ScheduleError if there is none."""
-    found = _placed(where, floor(where, by), costs, by, Effort())
+    least = floor(where, by)
+    long = reduced(where) is not where
+    found = _long(where, least, costs, by).best(Effort()) if long else _placed(where, least, costs, by, Effort())
     if found is None:
         raise ScheduleError("poise: no schedule was found within the memory limit; raise it")
     return found
 
 
-def true(line: Candidate) -> tuple[Fraction, Fraction]:
-    """Its value in the unit of the costs; placements differ in their ticks."""
-    return Fraction(line.value[0], line.net.durations.scale), Fraction(line.value[1], line.net.durations.scale)
-
-
 def _placed(
-    whole: SchedulingProblem, least: Value, costs: Costs | None, by: str, effort: Effort, known: Candidate | None = None
+    whole: SchedulingProblem, least: Value, costs: Costs | None, by: str, effort: Effort
 ) -> Candidate | None:  # fmt: skip
-    """The best of one placement; None where there is none, or where what is `known` elsewhere is out of its reach."""
-    small, chunks = reduced(whole), whole.stages // whole.ranks
-    names = PUBLISHED.get((chunks, whole.placement)) or PUBLISHED[0, whole.placement]
-    seeds: dict[str, Seed] = {name: partial(_published, name, whole, costs, by, effort.whole) for name in names}
-    if small is whole:
-        found = improve(lines(whole, chain(seeds.values(), steady(whole, 4)), by, least), least, effort)
-        return found[0] if found else None
-    if "v_auto" in seeds:
-        seeds.pop("v_auto")
-        seeds |= {f"block {place}": block for place, block in enumerate(blocks(small, by, 3))}
-    under = floor(small, by)
-    begun = lines(small, chain(seeds.values(), steady(small, 2)), by, under)
-    if known is not None and not (begun and hope(begun[0], whole) * NEAR < true(known)[0]):
-        return None
-    tried = improve(begun, under, effort, 8, few=True)
-    found = list(islice((line for line in (full(each, whole) for each in tried) if line), REPEATED))
-    name = next((line.name for line in tried if line.name in seeds), None)
-    if name and min((line.value[0] for line in found), default=least[0] + 1) > least[0]:
-        seed = next(line for line in reversed(tried) if line.name == name)
-        found += [line] if (line := full(seed, whole)) else lines(whole, [seeds[name]], by, least)
-    return min(found, key=lambda line: line.value, default=None)
+    """The best of one placement; None where there is none."""
+    seeds = (partial(_published, name, whole, costs, by, effort.whole) for name in _names(whole, PUBLISHED))
+    found = improve(lines(whole, chain(seeds, steady(whole, 4)), by, least), least, effort)
+    return found[0] if found else None
+
+
+def _long(whole: SchedulingProblem, least: Value, costs: Costs | None, by: str) -> LongRun:
+    """The same for a long run."""
+    seeds: dict[str, Seed] = {name: partial(_published, name, whole, costs, by, 0) for name in _names(whole, LONG)}
+    run = LongRun(whole, least, by, seeds)
+    limited = min(whole.room) < whole.microbatches * whole.unit
+    if limited and whole.ranks <= RANKS and "zb_v" in seeds:
+        run.seeds["v_auto"] = partial(_published, "v_auto", whole, costs, by, EFFORT)
+    return run
+
+
+def _names(whole: SchedulingProblem, table: dict[Place, tuple[str, ...]]) -> tuple[str, ...]:
+    """The schedules of a table for a placement."""
+    return table.get((whole.stages // whole.ranks, whole.placement)) or table.get((0, whole.placement), ())
 
 
 def _published(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from poise.pipeline.costs import Costs
 from poise.pipeline.memory import Limit
 from poise.pipeline.schedule import Schedule
-from poise.pipeline.shards import sharded
+from poise.pipeline.shards import Sharded, most_alive
 
 
 def vocab_1(
@@ -18,4 +18,5 @@ def vocab_1(
     needs. Peak p + 2 − r on rank r, as in the paper, or `alive` − r, or less within a limit. The paper repeats a block;
     here list scheduling at the given costs lays the passes (shards.py), with the same peak.
     """
-    return sharded("vocab_1", stages, microbatches, 2, costs, alive, memory_limit)
+    most = most_alive("vocab_1", stages, 2, alive, memory_limit)
+    return Sharded(stages, microbatches, costs or Costs(), barriers=2, most=most).schedule("vocab_1")

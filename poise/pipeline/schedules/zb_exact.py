@@ -6,14 +6,14 @@ from dataclasses import replace
 from fractions import Fraction
 
 from poise.core.errors import ScheduleError
-from poise.pipeline.candidate import Candidate
+from poise.pipeline.candidate import Candidate, true
 from poise.pipeline.certified import Certified, certify
 from poise.pipeline.constraint_graph import rows_of
 from poise.pipeline.costs import Costs
 from poise.pipeline.exact import Found, cp_model, solve
 from poise.pipeline.memory import Limit
 from poise.pipeline.op import Op
-from poise.pipeline.schedules.poise import true, within
+from poise.pipeline.schedules.poise import within
 from poise.pipeline.scheduling_problem import problem
 from poise.pipeline.search import floor
 

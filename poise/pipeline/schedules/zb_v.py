@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from poise.pipeline.costs import Costs
+from poise.pipeline.fitted import EFFORT, fitted
 from poise.pipeline.op import F, I, Op, W
 from poise.pipeline.schedule import Schedule
 
 
-def zb_v(stages: int, microbatches: int) -> Schedule:
+def zb_v(stages: int, microbatches: int, costs: Costs | None = None, effort: int = EFFORT) -> Schedule:
     """No bubble in the span at T_F = T_B = T_W, makespan 3m + (p − 1) / 2, peak p, for m ≥ 2p − 1.
 
-    Rank r has chunks r and 2p − 1 − r. For fewer microbatches the operations of the missing ones are left out.
+    Rank r has chunks r and 2p − 1 − r. For fewer microbatches the operations of the missing ones are left out. With
+    `costs` the order is squeezed at their times within its peak, as the paper's heuristic fits its own to them; it is
+    the published one where that is as fast. `effort` are the operations that squeezing may place.
     """
-    ranks = (_rank(place, stages, max(2 * stages - 1, microbatches)) for place in range(stages))
-    real = ([op for op in rank if op.microbatch is not None and op.microbatch < microbatches] for rank in ranks)
-    return Schedule.of(real, "zb_v")
+
+    def published(count: int) -> Schedule:
+        ranks = (_rank(place, stages, max(2 * stages - 1, count)) for place in range(stages))
+        real = ([op for op in rank if op.microbatch is not None and op.microbatch < count] for rank in ranks)
+        return Schedule.of(real, "zb_v")
+
+    return fitted((published,), microbatches, costs, effort)
 
 
 def _rank(place: int, stages: int, microbatches: int) -> Iterator[Op]:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from poise.plan.training.schedule_options import PipelineOptions, ScheduleOptions, SchedulesOptions
 
 HEADERS = (
-    "schedule", "makespan", "bubble", "of makespan", "span bubble", "of span", "peak memory", "weights", "training",
-    "made s",
+    "schedule", "makespan", "bubble", "of makespan", "span bubble", "of span", "peak memory", "weights", "gathers",
+    "training", "made s",
 )  # fmt: skip
 
 
@@ -33,6 +33,8 @@ class Made:
 
     def as_dict(self) -> dict[str, Any]:
         """The figures; times in units of the largest full-stage forward."""
+        from poise.pipeline.gathers import gathers
+
         timing, unit = self.timing, self.timing.largest_f
         return {
             "name": self.schedule.name,
@@ -47,6 +49,7 @@ class Made:
             "busy": [float(each / unit) for each in timing.busy],
             "peak_memory": [float(each) for each in self.proof.peak_memory],
             "weights": _weights(self.schedule),
+            "gathers": [float(each) for each in gathers(self.schedule)],
             "training": _training(self.schedule),
             "operations": self.proof.operations,
             "messages": self.proof.messages,
@@ -138,16 +141,24 @@ def check_schedule(file: Path, memory_limit: str | None, json: str | None) -> No
         "operations": proof.operations,
         "messages": proof.messages,
         "peak_memory": [float(each) for each in proof.peak_memory],
+        "idle_ranks": list(proof.idle),
     }
     put_json(fields, json)
     if json != "-":
         matched = "messages match in order" if schedule.communicates else "messages follow from the operations"
         print(
-            f"{file}: proven. {schedule.stages} stages on {len(schedule.ranks)} ranks, {schedule.microbatches} "
-            f"microbatches: every one passes {'every stage' if schedule.paths is None else 'the stages on its path'} "
+            f"{file}: proven. {_counted(schedule.stages, 'stage')} on {_counted(len(schedule.ranks), 'rank')}, "
+            f"{_counted(schedule.microbatches, 'microbatch', 'es')}: every one passes "
+            f"{'every stage' if schedule.paths is None else 'the stages on its path'} "
             f"once each way, nothing deadlocks, {matched}."
         )
         print("peak memory by rank:", " ".join(f"{each:g}" for each in fields["peak_memory"]))  # type: ignore[attr-defined]
+        for rank in proof.idle:
+            print(f"rank {rank} has no operations and idles for the whole step; give it a stage, or remove its line")
+
+
+def _counted(count: int, word: str, plural: str = "s") -> str:
+    return f"{count} {word}{plural * (count != 1)}"
 
 
 def _make(name: str, options: PipelineOptions, *, by: str | None = None, given: Sequence[str] = ()) -> Made:
@@ -240,5 +251,6 @@ def _row(fields: dict[str, Any]) -> Sequence[str]:
         fields["name"], f"{fields['makespan']:.6g}",
         f"{fields['bubble_global']:.6g}", f"{100 * fields['bubble_global_fraction']:.2f} %",
         f"{fields['bubble_span']:.6g}", f"{100 * fields['bubble_span_fraction']:.2f} %",
-        f"{max(fields['peak_memory']):g}", f"{fields['weights']:g}", fields["training"], f"{fields['made_s']:.3f}",
+        f"{max(fields['peak_memory']):g}", f"{fields['weights']:g}", f"{max(fields['gathers']):g}",
+        fields["training"], f"{fields['made_s']:.3f}",
     )  # fmt: skip

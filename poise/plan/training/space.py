@@ -12,7 +12,8 @@ import numpy as np
 from poise.core.errors import ScenarioError
 from poise.cost.training.columns import Columns, by_rank, counted_split, even_split
 from poise.cost.training.job import Job
-from poise.cost.training.layout import RECOMPUTE, SCHEDULES, TWO_CHUNKS
+from poise.cost.training.layout import RECOMPUTE
+from poise.cost.training.schedules import FORMS, LOOP, SCHEDULES, allowed, why_not
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Space:
     tensor, pipeline, context, expert, expert_tensor, micro_batch, chunks: degrees allowed.  zero: sharding stages;
     zero_pipelined: those of them that may stand with a pipeline.
     recompute: how much; parts: of which part of each stage's layers, where layers are recomputed whole.
-    schedule: names of `poise.cost.training.layout.SCHEDULES`; those that split the backward are timed so.
+    schedule: names of `poise.cost.training.schedules.SCHEDULES`; those that split the backward are timed so.
     counted: also splits that count embedding and head as a layer each.  offload: also optimizer states on the host.
     offload_activations: which part of the activations is kept there.
     tensor_far: whether a tensor group may reach beyond a server.
@@ -46,7 +47,10 @@ class Space:
     tensor_far: bool = False
 
     def __post_init__(self) -> None:
-        for name, known in (("schedule", SCHEDULES), ("recompute", RECOMPUTE), ("zero", (0, 1, 2, 3))):
+        for each in self.schedule:
+            if each not in FORMS:
+                raise ScenarioError(why_not(each))
+        for name, known in (("recompute", RECOMPUTE), ("zero", (0, 1, 2, 3))):
             for each in getattr(self, name):
                 if each not in known:
                     raise ScenarioError(f"{name} {each!r} is not searched; known: {', '.join(map(str, known))}")
@@ -158,11 +162,12 @@ def _stages(job: Job, space: Space, pipeline: int, microbatches: int) -> Iterato
 
 
 def _chunks(space: Space, name: str, layers: int, pipeline: int, microbatches: int) -> list[int]:
-    if name in TWO_CHUNKS:
-        return [2] if 2 * pipeline <= layers else []
-    if name != "interleaved":
-        return [1]
-    if microbatches % pipeline:
+    form = FORMS[name]
+    if not allowed(name, pipeline, microbatches):
+        return []
+    if form.place != LOOP:
+        return [form.chunks] if form.chunks * pipeline <= layers else []
+    if name == "interleaved" and microbatches % pipeline:
         return []
     most = layers // pipeline
     return [

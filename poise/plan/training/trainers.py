@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from poise.core.errors import UserError
-from poise.cost.training.layout import SCHEDULES
+from poise.cost.training.schedules import FORMS
 from poise.plan.training.space import Space
 
 
@@ -20,7 +20,7 @@ class Trainer:
     zero: tuple[int, ...] = (0, 1, 2, 3)
     usual: tuple[int, ...] = (1, 3)
     pipelined: tuple[int, ...] = (0, 1, 2, 3)
-    schedule: tuple[str, ...] = SCHEDULES
+    schedule: tuple[str, ...] = tuple(name for name, form in FORMS.items() if form.copies == 1)
     context: tuple[int, ...] | None = None
     expert: tuple[int, ...] | None = None
     expert_tensor: tuple[int, ...] | None = None

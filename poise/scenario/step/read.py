@@ -11,7 +11,8 @@ from poise.catalogue.devices import device
 from poise.catalogue.models import model
 from poise.core.errors import PoiseError, ScenarioError
 from poise.cost.training import Job, Layout
-from poise.cost.training.layout import SCHEDULES, check
+from poise.cost.training.layout import check
+from poise.cost.training.schedules import REFUSED, SCHEDULES, why_not
 from poise.experiment.case import Case
 from poise.experiment.compare import Experiment
 from poise.scenario.override import Override, apply_override, parse_override
@@ -112,7 +113,8 @@ def _cases(file: StepFile, places: Places, jitter: Jitter) -> list[Case]:
     price = on.price_per_hour if file.cluster.price is None else file.cluster.price
     for at, name in enumerate(file.schedule):
         if name not in SCHEDULES:
-            raise places.error(("schedule", at), f"{name!r} is not known; give one of {', '.join(SCHEDULES)}")
+            known = f"{name!r} is not known; give one of {', '.join(SCHEDULES)}"
+            raise places.error(("schedule", at), why_not(name) if name in REFUSED else known)
     labels = _labels(file)
     if len(set(labels)) < len(labels):
         raise places.error(("layout",), "a layout stands twice; keep it once, or give it a name or other degrees")

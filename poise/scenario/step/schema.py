@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from poise.cost.training.layout import SCHEDULES
+from poise.cost.training.schedules import SCHEDULES
 from poise.scenario.section import Section, Whole
 
 Share = Annotated[float, Field(ge=0, le=1)]

@@ -11,6 +11,7 @@ from poise.core.errors import PoiseError, ScenarioError
 from poise.cost.training.figures import Figures
 from poise.cost.training.job import Job
 from poise.cost.training.layout import Layout
+from poise.cost.training.schedules import LIMITED
 from poise.cost.training.stages import Stages, stages_of
 from poise.cost.training.step import Prediction
 from poise.pipeline import Costs, Timing, make, time
@@ -92,8 +93,9 @@ def timed(layout: Layout, microbatches: int, stages: Stages, draw: Draw | None =
 
 
 def options(layout: Layout) -> dict[str, Any]:
-    """The schedule's parameters besides counts and costs."""
-    return {"chunks": layout.chunks} if layout.chunks > 1 else {}
+    """The schedule's parameters besides counts and costs: what is searched is so within what `schedules.FORMS` says."""
+    limit = {"memory_limit": layout.pipeline} if layout.schedule in LIMITED else {}
+    return limit | ({"chunks": layout.chunks} if layout.chunks > 1 else {})
 
 
 def costs_of(stages: Stages) -> Costs:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from poise.core.units import SECOND, ps
 from poise.pipeline.costs import Costs
+from poise.pipeline.gathers import WITH_WEIGHTS
 from poise.pipeline.graph import Graph
 from poise.pipeline.op import Kind
 from poise.pipeline.rows import OP, rows_of
@@ -14,7 +15,6 @@ from poise.pipeline.time import ticks_of
 from poise.sim.step.traffic import Traffic, spread
 
 _BACKWARDS = (Kind.B, Kind.W)
-_WITH_WEIGHTS = (Kind.F, Kind.I, Kind.B, Kind.R)
 
 
 class StepGraph:
@@ -82,7 +82,7 @@ class StepGraph:
         """Where operations on another stage begin. Weight gradients need no weights, so they are part of any run."""
         found, last = [], -1
         for at, kind, stage in self._ops(rank):
-            if kind in _WITH_WEIGHTS and stage != last:
+            if kind in WITH_WEIGHTS and stage != last:
                 last = stage
                 if gather[stage]:
                     found.append((at, gather[stage]))

@@ -24,7 +24,7 @@ JOB = Job(model("mixtral-8x7b"), device("H100"), 64, 4096, 256)
         (Layout(pipeline=8, data=8, split=(4,) * 7), "split (4, 4, 4, 4, 4, 4, 4) has 7 stages of 28 layers"),
         (Layout(data=64, zero=4), "layout.zero is 4"),
         (Layout(data=0), "layout.data is 0"),
-        (Layout(data=64, schedule="zb"), "schedule 'zb' has no closed form; known: one_f_one_b"),
+        (Layout(data=64, schedule="zb"), "schedule 'zb' is not searched; known: one_f_one_b"),
         (Layout(pipeline=2, data=32, schedule="zb_v"), "zb_v has two chunks on each rank, not 1"),
         (Layout(pipeline=2, data=32, chunks=2), "one_f_one_b has one chunk on each rank, not 2"),
     ],

@@ -11,7 +11,8 @@ from poise.catalogue.devices import device
 from poise.cost.training import Job, Layout, shape
 from poise.cost.training.columns import columns
 from poise.cost.training.figures import Figures
-from poise.cost.training.memory import CLASSES, activation, by_class, held, layer_activation, peak
+from poise.cost.training.memory import CLASSES, activation, by_class, layer_activation, peak
+from poise.cost.training.schedules import held
 
 GPT = shape(24, 2048, 16, vocab=51200)
 JOB = Job(GPT, device("A100"), 64, 1024, 512, attention="fused", dropout=True)
@@ -45,8 +46,9 @@ def test_states_are_16_bytes_a_weight_and_shards_divide_them() -> None:
 
 def test_earlier_ranks_of_1f1b_hold_more() -> None:
     cut = columns(JOB, [Layout(pipeline=8, data=8)])
-    assert [float(held(cut, np.array([rank]), 64)[0]) for rank in range(8)] == [8, 7, 6, 5, 4, 3, 2, 1]
-    assert float(held(cut, np.array([0]), 3)[0]) == 3
+    kinds, many = (cut.schedule, cut.pipeline, cut.chunks), np.array([64])
+    assert [float(held(*kinds, np.array([rank]), many)[0]) for rank in range(8)] == [8, 7, 6, 5, 4, 3, 2, 1]
+    assert float(held(*kinds, np.array([0]), np.array([3]))[0]) == 3
 
 
 def test_the_peak_is_that_of_its_fullest_rank() -> None:

@@ -12,7 +12,8 @@ from poise.cli import main
 from poise.core.errors import ScenarioError
 from poise.cost.training import Job, predict, shape
 from poise.cost.training.figures import figures
-from poise.cost.training.layout import SCHEDULES, check
+from poise.cost.training.layout import check
+from poise.cost.training.schedules import SCHEDULES
 from poise.cost.training.step import evaluate
 from poise.plan.training.exports import exported
 from poise.plan.training.search import kind, must_fit, search
