@@ -1,10 +1,12 @@
 """The world of torch: a checked schedule runs on the ranks of a process group and leaves the gradients of one process.
 
-execute    Pipeline, execute (pipeline.py): a rank's row of a Schedule, interpreted; routes.py: sources and destinations
+execute    Pipeline, execute (pipeline.py): a Schedule, run as a Program
+program    Interpreter (interpreter.py): a rank's lanes; StageKernels (stages.py): what tasks do; transports: between
+           processes (distributed.py), between threads (inproc.py, run.py); output.py: an output layer in shards
 a stage    Stage (stage.py): a module with its open microbatches; split.py: input and weight gradients apart;
            saved.py: activations counted and moved to the host; versions.py: weights that change under microbatches
-between    Exchange (exchange.py); Wire (wire.py): tensors from rank to rank, first in first out; share.py: copies of a
-           stage, replicas of a pipeline; vocabulary.py: an output layer in shards
+between    Wire (wire.py): tensors from rank to rank, first in first out; share.py: copies of a stage, replicas of a
+           pipeline
 measured   Recording (recording.py): when everything ran and what was held; to Costs and to a trace
 faults     Guard (guard.py): find the failed rank and stop the others; Ranks (ranks.py): processes of this machine
 training   command.py: `poise train run` of a Job (job.py) by train.py; norm.py: clipping, late.py: clipping afterwards

@@ -49,9 +49,9 @@ class LateNorm:
         wire = self._pipeline.wire
         total = squares(self._pipeline, self._beside)
         if rank:
-            total = total + wire.receive_gradients([total], rank - 1).wait()[0]
+            total = total + wire.receive([total], rank - 1).wait()[0]
         if rank < last:
-            wire.send_gradients((total,), rank + 1)
+            wire.send((total,), rank + 1)
         self._total = total
         self._used = _by(total, self._most)
         self._before = None if rank == last else self._kept()
@@ -64,9 +64,9 @@ class LateNorm:
         rank, last = self._pipeline.rank, self._pipeline.group.size() - 1
         wire, total = self._pipeline.wire, self._total
         if rank < last:
-            total = wire.receive_gradients([total], rank + 1).wait()[0]
+            total = wire.receive([total], rank + 1).wait()[0]
         if rank:
-            wire.send_gradients((total,), rank - 1)
+            wire.send((total,), rank - 1)
         right = _by(total, self._most)
         wrong = right != self._used
         if wrong:

@@ -21,9 +21,9 @@ def share_weights(schedule: Schedule, stages: Stages, wire: Wire) -> None:
         weights = [each.data for each in stages[stage].module.state_dict(keep_vars=True).values()]
         if wire.rank == homes[0]:
             for home in homes[1:]:
-                wire.send_gradients(tuple(weights), home)
+                wire.send(tuple(weights), home)
         else:
-            for own, given in zip(weights, wire.receive_gradients(weights, homes[0]).wait(), strict=True):
+            for own, given in zip(weights, wire.receive(weights, homes[0]).wait(), strict=True):
                 own.copy_(given)
     wire.finish()
 
