@@ -127,6 +127,11 @@ def opt_extras(config: Config, model: Model) -> int:
     return positions + model.layers * layer + model.hidden
 
 
+def gpt2_extras(config: Config, model: Model) -> int:
+    """GPT-2's learned positions, all biases and that of the last norm."""
+    return model.max_context * model.hidden + all_biases(config, model) + model.hidden
+
+
 _QWEN_HYBRID = Family(
     extras=(attention_biases, head_norms, output_gates, shared_gates),
     defaults={"head_dim": 256, "linear_conv_kernel_dim": 4},
@@ -253,6 +258,19 @@ FAMILIES: dict[str, Family] = {
         defaults={"tie_word_embeddings": True, "max_position_embeddings": 2048},
         gated=False,
         names={"num_hidden_layers": "n_layer", "hidden_size": "n_embed", "num_attention_heads": "n_head"},
+        ffn_widths=4,
+    ),
+    "gpt2": Family(
+        extras=(gpt2_extras,),
+        defaults={"tie_word_embeddings": True},
+        gated=False,
+        names={
+            "num_hidden_layers": "n_layer",
+            "hidden_size": "n_embd",
+            "num_attention_heads": "n_head",
+            "intermediate_size": "n_inner",
+            "max_position_embeddings": "n_positions",
+        },
         ffn_widths=4,
     ),
     "gptj": Family(
