@@ -16,6 +16,11 @@ def layers(job: Job, layout: Layout) -> list[range]:
     return [range(end - count, end) for end, count in zip(accumulate(counts), counts, strict=True)]
 
 
+def server(job: Job) -> int:
+    """Devices of one host, on which a launcher starts as many processes; racks of NVL72 are made of hosts of four."""
+    return job.inside if job.inside <= 8 else 4
+
+
 def named(trainer: str, layout: Layout, known: dict[str, str]) -> str:
     """The trainer's name for the schedule; ScenarioError where it has none."""
     if layout.schedule not in known:
