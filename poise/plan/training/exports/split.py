@@ -16,6 +16,18 @@ def layers(job: Job, layout: Layout) -> list[range]:
     return [range(end - count, end) for end, count in zip(accumulate(counts), counts, strict=True)]
 
 
+def named_layers(some: range) -> list[str]:
+    """The names of some layers as modules, as in `layers.3`."""
+    return [f"layers.{layer}" for layer in some]
+
+
+def whole_layers(trainer: str, job: Job, layout: Layout) -> None:
+    """Raise ScenarioError where only some layers of a stage are recomputed, for trainers that do all or none."""
+    some, most = layout.recompute_layers, max(map(len, layers(job, layout)))
+    if layout.recompute == "full" and some is not None and some < most:
+        raise ScenarioError(f"{trainer} recomputes all layers or none, not {some} of the {most} of a stage")
+
+
 def server(job: Job) -> int:
     """Devices of one host, on which a launcher starts as many processes; racks of NVL72 are made of hosts of four."""
     return job.inside if job.inside <= 8 else 4
