@@ -123,7 +123,7 @@ set -f
 {connections}
 here=$(dirname "$0")
 if [ $# -eq 0 ]; then
-  set -- --mock-data --tokenizer-type NullTokenizer --vocab-size {job.model.vocab} \\
+  set -- --mock-data --tokenizer-type NullTokenizer --vocab-size {job.model.vocab - 1} \\
     --train-iters 10 --lr 1e-4 --lr-decay-style constant --eval-iters 0
 fi
 exec torchrun --nnodes {job.devices // each} --nproc-per-node {each} --node-rank "${{NODE_RANK:-0}}" \\
