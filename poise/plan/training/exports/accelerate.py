@@ -7,7 +7,7 @@ from math import gcd
 from poise.core.errors import ScenarioError
 from poise.cost.training.job import Job
 from poise.cost.training.layout import Layout
-from poise.plan.training.exports.split import server, whole_layers
+from poise.plan.training.exports.split import bf16_only, server, whole_layers
 
 
 def accelerate(job: Job, layout: Layout) -> dict[str, str]:
@@ -44,6 +44,7 @@ def accelerate_code(job: Job, layout: Layout) -> list[str]:
 
 def check_accelerate(job: Job, layout: Layout) -> None:
     """Raise ScenarioError for a layout that Accelerate's file for FSDP cannot state."""
+    bf16_only("Accelerate's file", job)
     if max(layout.tensor, layout.pipeline, layout.context, layout.expert, layout.expert_tensor) > 1:
         raise ScenarioError("Accelerate's file for FSDP states data ranks alone; take torchtitan or Megatron-LM")
     if layout.zero < 2:

@@ -7,7 +7,7 @@ import json
 from poise.core.errors import ScenarioError
 from poise.cost.training.job import Job
 from poise.cost.training.layout import Layout
-from poise.plan.training.exports.split import named, whole_layers
+from poise.plan.training.exports.split import bf16_only, named, whole_layers
 
 
 def deepspeed(job: Job, layout: Layout) -> dict[str, str]:
@@ -43,6 +43,7 @@ def deepspeed_code(layout: Layout) -> list[str]:
 
 def check_deepspeed(job: Job, layout: Layout) -> None:
     """Raise ScenarioError for a layout that DeepSpeed's file cannot state."""
+    bf16_only("DeepSpeed's file", job)
     if layout.pipeline > 1:
         named("DeepSpeed", layout, {"one_f_one_b": "1F1B"})
         if layout.zero > 1:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from poise.core.errors import ScenarioError
 from poise.cost.training.job import Job
 from poise.cost.training.layout import Layout
-from poise.plan.training.exports.split import layers, named
+from poise.plan.training.exports.split import bf16_only, layers, named
 
 SCHEDULES = {"gpipe": "gpipe", "one_f_one_b": "pipedream_flush"}
 _DEFAULT = {0: "ddp", 1: "zero2", 2: "zero2", 3: "zero3"}
@@ -53,6 +53,7 @@ def galvatron(job: Job, layout: Layout, each: Sequence[Layout] = ()) -> dict[str
 
 def check_galvatron(job: Job, layout: Layout) -> None:
     """Raise ScenarioError for a layout that Galvatron's file cannot state."""
+    bf16_only("Galvatron", job)
     if layout.pipeline > 1:
         named("Galvatron", layout, SCHEDULES)
     if layout.expert > 1 or layout.expert_tensor > 1 or layout.context > 1:

@@ -28,6 +28,12 @@ def whole_layers(trainer: str, job: Job, layout: Layout) -> None:
         raise ScenarioError(f"{trainer} recomputes all layers or none, not {some} of the {most} of a stage")
 
 
+def bf16_only(trainer: str, job: Job) -> None:
+    """Raise ScenarioError for a job of another precision, for trainers whose files here state BF16."""
+    if job.precision != "bf16":
+        raise ScenarioError(f"{trainer} is written for bf16, not {job.precision}; take torchtitan or Megatron-LM")
+
+
 def server(job: Job) -> int:
     """Devices of one host, on which a launcher starts as many processes; racks of NVL72 are made of hosts of four."""
     return job.inside if job.inside <= 8 else 4

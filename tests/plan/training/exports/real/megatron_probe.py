@@ -31,7 +31,30 @@ def read(world: int, connections: str, arguments: list[str]) -> dict[str, Any]:
         placed.validate_layer_layout(args.num_layers, None)
         stages = [[sum(kind.name == "decoder" for kind in stage) for stage in rank] for rank in placed.layout]
     plain = {name: value for name, value in vars(args).items() if isinstance(value, str | int | float | list | None)}
-    return {"args": plain, "stages": stages, "config": type(config).__name__}
+    built = _parameters(args, config) if "--use-cpu-initialization" in arguments else None
+    return {"args": plain, "stages": stages, "config": type(config).__name__, "parameters": built}
+
+
+def _parameters(args: Any, config: Any) -> int:
+    """Parameters of the whole model, built by Megatron-LM on one rank without a device."""
+    import torch
+    from gpt_builders import gpt_builder
+    from megatron.core import parallel_state
+    from megatron.core.tensor_parallel import random
+    from megatron.core.transformer.dot_product_attention import DotProductAttention
+
+    if not torch.distributed.is_initialized():
+        store = torch.distributed.HashStore()
+        torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+        parallel_state.initialize_model_parallel(create_gloo_process_groups=False)
+    torch.cuda.current_device = lambda: "cpu"  # type: ignore[assignment, return-value]
+    torch.cuda.Stream = lambda *_, **__: None  # type: ignore[misc, assignment]
+    plain = DotProductAttention.__init__
+    if "k_channels" not in plain.__code__.co_varnames:  # latent attention is Transformer Engine's alone, and has no weights
+        DotProductAttention.__init__ = lambda self, *given, k_channels=0, v_channels=0, **more: plain(self, *given, **more)
+    random.model_parallel_cuda_manual_seed = lambda *_, **__: None
+    model = gpt_builder(args, True, True, config=config)
+    return sum(each.numel() for each in model.parameters())
 
 
 def main() -> None:
