@@ -22,6 +22,7 @@ from poise.plan.training.exports.split import layers
 from poise.plan.training.exports.torchtitan import MAIN, RELEASE, torchtitan, torchtitan_main
 from tests.cached import Unavailable
 from tests.plan.training.exports.real.had import ask, packages, sources
+from tests.plan.training.exports.real.record import FILE, known, text
 
 pytestmark = pytest.mark.slow
 
@@ -88,6 +89,13 @@ def written(folder: Path, files: dict[str, str]) -> Path:
     for name, text in files.items():
         (folder / name).write_text(text)
     return folder
+
+
+def test_the_short_tests_know_the_options_of_these_versions() -> None:
+    try:
+        assert FILE.read_text() == text(known())
+    except Unavailable as why:
+        pytest.skip(str(why))
 
 
 def test_megatron_takes_the_arguments_and_places_the_layers() -> None:
