@@ -77,7 +77,8 @@ class Architecture:
 
 _BASE: Mapping[str, object] = {"rope_theta": 10_000.0, "rms_norm_eps": 1e-6, "hidden_act": "silu"}
 _DEEPSEEK_V3: Mapping[str, object] = {
-    **_BASE, "scoring_func": "sigmoid", "norm_topk_prob": True, "routed_scaling_factor": 2.5, "n_group": 8, "topk_group": 4,
+    **_BASE, "scoring_func": "sigmoid", "norm_topk_prob": True, "routed_scaling_factor": 2.5, "n_group": 8,
+    "topk_group": 4,
 }  # fmt: skip
 
 _KINDS: dict[str, Mapping[str, object]] = {
@@ -116,7 +117,9 @@ def architecture(name_or_path: str | Path) -> Architecture:
     kind = keys.string("model_type")
     if kind not in _KINDS:
         known = ", ".join(sorted(_KINDS))
-        raise UserError(f"{keys.where}: model_type {kind!r}: its norms and positions are not known, those of {known} are")
+        raise UserError(
+            f"{keys.where}: model_type {kind!r}: its norms and positions are not known, those of {known} are"
+        )
     if built_in and keys.where not in _table():
         raise UserError(
             f"model {keys.where}: the base of its positions is not in the catalogue; give its config.json instead"
@@ -169,7 +172,9 @@ def _scaling(keys: Config | None) -> Scaling | None:
         "mscale_all_dim": "mscale_all_dim", "beta_fast": "beta_fast", "beta_slow": "beta_slow",
     }  # fmt: skip
     given = {field: keys.number(name) for field, name in names.items() if keys.get(name) is not None}
-    return Scaling(kind, **{"factor": 1.0, **given}, original=keys.whole("original_max_position_embeddings", default=8192))
+    return Scaling(
+        kind, **{"factor": 1.0, **given}, original=keys.whole("original_max_position_embeddings", default=8192)
+    )
 
 
 def _router(kind: str, shape: Config, more: Config) -> Router | None:

@@ -58,7 +58,7 @@ def jobs(draw: st.DrawFn) -> Job:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("name", TRAINERS)
-@settings(max_examples=examples(64))
+@settings(max_examples=examples(32))
 @given(job=jobs(), offload=st.booleans())
 def test_every_layout_found_has_settings_that_its_trainer_takes(name: str, job: Job, offload: bool) -> None:
     offload = offload and name != "galvatron"
@@ -76,7 +76,9 @@ def test_every_layout_found_has_settings_that_its_trainer_takes(name: str, job: 
 
 def test_a_trainer_that_runs_none_of_what_fits_says_why() -> None:
     job = Job(shape(4, 256, 4, kv_heads=1), device("H100"), 8, 2048, 8)
-    with pytest.raises(ScenarioError, match="--for torchtitan: none of .* can be stated: .* must divide the 1 key-value"):
+    with pytest.raises(
+        ScenarioError, match=r"--for torchtitan: none of .* can be stated: .* must divide the 1 key-value"
+    ):
         search(job, restricted(Space(zero=(0, 2, 3), tensor=(4,)), "torchtitan"))
 
 
@@ -95,7 +97,9 @@ def test_a_model_that_megatron_cannot_be_given_is_refused_before_the_search(caps
 def test_out_has_the_trainers_files(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*PLAN, "llama-3.2-1b", "--for", name, "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    files = {file.name: file.read_text() for file in tmp_path.iterdir() if file.suffix in (".py", ".args", ".json", ".yaml")}
+    files = {
+        file.name: file.read_text() for file in tmp_path.iterdir() if file.suffix in (".py", ".args", ".json", ".yaml")
+    }
     assert f"not for {name}:" not in out
     if name in ("megatron", "accelerate"):
         READ[name](Job(shape(16, 2048, 32), device("H100"), 8, 2048, 32), Layout(data=8), files)

@@ -36,7 +36,10 @@ CODE: dict[str, Callable[[Job, Layout], list[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """files: texts by name.  refused: for each trainer that cannot run the layout, why.  code: what programs must do."""
+    """files: texts by name.  refused: for each trainer that cannot run the layout, why.
+
+    code: for each trainer whose files cannot say all, what its program must do.
+    """
 
     files: dict[str, str]
     refused: dict[str, str]

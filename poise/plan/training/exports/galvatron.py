@@ -1,4 +1,4 @@
-"""Galvatron's strategy file (of 2026-06, galvatron/core/runtime/hybrid_parallel_config.py): one value for each layer."""
+"""Galvatron's strategy file (2026-06, galvatron/core/runtime/hybrid_parallel_config.py): one value for each layer."""
 
 from __future__ import annotations
 

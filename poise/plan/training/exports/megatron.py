@@ -1,4 +1,4 @@
-"""Megatron-LM's arguments (main of 2026-08-22, megatron/training/arguments.py), and a script that starts it with them."""
+"""Megatron-LM's arguments (main of 2026-08-22, megatron/training/arguments.py), and a script that starts it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check_megatron(job: Job, layout: Layout) -> None:
         raise ScenarioError(f"Megatron-LM moves states of zero 1 to the host; this layout has zero {layout.zero}")
     if model.mla is None and model.kv_heads % layout.tensor and layout.tensor % model.kv_heads:
         raise ScenarioError(
-            f"Megatron-LM: tensor {layout.tensor} must be a multiple or a divisor of the {model.kv_heads} key-value heads"
+            f"Megatron-LM: tensor {layout.tensor} must be a multiple or a divisor of {model.kv_heads} key-value heads"
         )
     if model.moe is not None and layout.tensor > 1 and not layout.sequence_parallel:
         raise ScenarioError("Megatron-LM trains experts with tensor ranks only with sequence_parallel")
@@ -113,7 +113,9 @@ def _script(job: Job, layout: Layout) -> str:
     """Runs on every server; one that gets no arguments trains ten steps on made-up tokens."""
     each = gcd(job.devices, server(job))
     # Megatron-LM demands one connection where tensor or context ranks overlap, and several for its FSDP.
-    connections = "unset CUDA_DEVICE_MAX_CONNECTIONS" if layout.zero in _SHARDED else "export CUDA_DEVICE_MAX_CONNECTIONS=1"
+    connections = (
+        "unset CUDA_DEVICE_MAX_CONNECTIONS" if layout.zero in _SHARDED else "export CUDA_DEVICE_MAX_CONNECTIONS=1"
+    )
     return f"""\
 #!/bin/sh
 # Start it on every server, in a checkout of Megatron-LM or with MEGATRON set to one:

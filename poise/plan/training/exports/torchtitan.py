@@ -1,4 +1,4 @@
-"""torchtitan's settings, of its release and of its main branch, with the schedule as a CSV where it has no such name."""
+"""Settings of torchtitan's release and main branch, with the schedule as a CSV where torchtitan has no such name."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ def check_torchtitan(job: Job, layout: Layout) -> None:
         raise ScenarioError("torchtitan moves states to the host only where it shards; take zero 2 or 3")
     whole_layers("torchtitan", job, layout)
     if model.tied and layout.pipeline > 1:
-        raise ScenarioError(f"torchtitan has no pipeline for tied embeddings, which {model.name} has; pipeline must be 1")
+        raise ScenarioError(
+            f"torchtitan has no pipeline for tied embeddings, which {model.name} has; pipeline must be 1"
+        )
     if model.mla is None and model.kv_heads % tensor:
         raise ScenarioError(f"torchtitan: tensor {tensor} must divide the {model.kv_heads} key-value heads")
     cut = (tensor if layout.sequence_parallel else 1) * (2 * layout.context if layout.context > 1 else 1)
@@ -101,7 +103,7 @@ def check_torchtitan(job: Job, layout: Layout) -> None:
     inner = _sharded(layout) * layout.context * tensor
     if inner % layout.expert:
         raise ScenarioError(
-            f"torchtitan: expert {layout.expert} must divide sharded data × context × tensor = {inner}; take zero 2 or 3"
+            f"torchtitan: expert {layout.expert} must divide sharded data × context × tensor, {inner}; take zero 2 or 3"
         )
 
 

@@ -41,7 +41,11 @@ def _frequency(word: str) -> list[int]:
 
 def _consistent(found: Mapping[str, Any]) -> None:
     """The rules of Megatron-LM's `validate_args` that the exports can break."""
-    layouts = ("num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipeline-rank", "pipeline-model-parallel-layout")
+    layouts = (
+        "num-layers-per-virtual-pipeline-stage",
+        "num-virtual-stages-per-pipeline-rank",
+        "pipeline-model-parallel-layout",
+    )
     assert sum(each in found for each in layouts) <= 1
     ranks, depth = found["pipeline-model-parallel-size"], found["num-layers"]
     if ranks > 1:

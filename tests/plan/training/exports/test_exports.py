@@ -93,7 +93,9 @@ def test_megatron_gets_the_model_that_was_planned() -> None:
     assert {"disable-bias-linear", "untie-embeddings-and-output-weights", "use-rope-scaling"} <= set(found)
     assert (found["padded-vocab-size"], found["num-query-groups"], found["hidden-dropout"]) == (128_256, 8, 0)
     found = named_arguments("deepseek-v3", 8, Layout(data=8, expert=8))
-    latent = [found[name] for name in ("q-lora-rank", "kv-lora-rank", "qk-head-dim", "qk-pos-emb-head-dim", "v-head-dim")]
+    latent = [
+        found[name] for name in ("q-lora-rank", "kv-lora-rank", "qk-head-dim", "qk-pos-emb-head-dim", "v-head-dim")
+    ]
     assert latent == [1536, 512, 128, 64, 128] and found["rotary-scaling-factor"] == 40
     assert found["moe-layer-freq"] == [0] * 3 + [1] * 58 and found["moe-shared-expert-intermediate-size"] == 2048
     assert (found["moe-router-num-groups"], found["moe-router-group-topk"]) == (8, 4)
@@ -112,8 +114,12 @@ def test_a_vocabulary_is_padded_to_the_tensor_ranks_alone() -> None:
     assert arguments(a_job(8, vocab=50_257), Layout(tensor=4, data=2))["padded-vocab-size"] == 50_260
 
 
-@pytest.mark.parametrize(("given", "last"), [((), "constant --eval-iters 0"), (("--data-path", "a b"), "--data-path a b")])
-def test_the_script_starts_torchrun_on_the_servers_of_the_job(given: tuple[str, ...], last: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("given", "last"), [((), "constant --eval-iters 0"), (("--data-path", "a b"), "--data-path a b")]
+)
+def test_the_script_starts_torchrun_on_the_servers_of_the_job(
+    given: tuple[str, ...], last: str, tmp_path: Path
+) -> None:
     files = megatron(a_job(16), Layout(data=16), by_shape(a_job(16).model))
     for name, text in files.items():
         (tmp_path / name).write_text(text)
@@ -131,7 +137,11 @@ def test_torchtitan_counts_batches_as_its_version_does() -> None:
     files = torchtitan(a_job(16), layout)
     found = torchtitan_fields(files["torchtitan_config.py"], "torchtitan")
     ranks, training = found["ParallelismConfig"], found["TrainingConfig"]
-    assert (ranks["tensor_parallel_degree"], ranks["pipeline_parallel_degree"], ranks["data_parallel_shard_degree"]) == (2, 4, 2)
+    assert (
+        ranks["tensor_parallel_degree"],
+        ranks["pipeline_parallel_degree"],
+        ranks["data_parallel_shard_degree"],
+    ) == (2, 4, 2)
     assert [len(each) for each in ranks["module_fqns_per_model_part"]] == [7, 6, 6, 8]
     assert (training["local_batch_size"], training["global_batch_size"], training["seq_len"]) == (32, 64, 2048)
     found = torchtitan_fields(torchtitan_main(a_job(16), layout)["torchtitan_main_config.py"], "torchtitan-main")
@@ -203,7 +213,11 @@ def megatron_by_shape(job: Job, layout: Layout) -> object:
         (megatron_by_shape, Layout(data=8, zero=3, offload_optimizer=True), "moves states of zero 1 to the host"),
         (torchtitan, Layout(data=8, zero=1), "take zero 0, 2 or 3"),
         (torchtitan, Layout(tensor=8, data=1, zero=3), "must divide the 4 key-value heads"),
-        (torchtitan, Layout(data=8, zero=3, recompute="full", recompute_layers=3), "all layers or none, not 3 of the 24"),
+        (
+            torchtitan,
+            Layout(data=8, zero=3, recompute="full", recompute_layers=3),
+            "all layers or none, not 3 of the 24",
+        ),
         (torchtitan, Layout(data=8, zero=0, expert=4), "expert 4 must divide sharded data"),
         (deepspeed, Layout(pipeline=4, data=2, zero=3), "take zero 0 or 1; this layout has 3"),
         (deepspeed, Layout(data=4, context=2), "no context or expert ranks"),

@@ -78,7 +78,9 @@ def _archive(repository: str, commit: str, wanted: Sequence[str]) -> bytes:
         with urllib.request.urlopen(f"https://codeload.github.com/{repository}/tar.gz/{commit}", timeout=60) as answer:
             return bytes(answer.read())
     except OSError as error:
-        raise Unavailable(f"{repository} cannot be fetched ({error}); set {SOURCES} to a folder of repositories") from None
+        raise Unavailable(
+            f"{repository} cannot be fetched ({error}); set {SOURCES} to a folder of repositories"
+        ) from None
 
 
 def _wanted(member: tarfile.TarInfo, path: str, wanted: Sequence[str]) -> tarfile.TarInfo | None:

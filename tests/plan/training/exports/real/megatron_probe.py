@@ -50,8 +50,12 @@ def _parameters(args: Any, config: Any) -> int:
     torch.cuda.current_device = lambda: "cpu"  # type: ignore[assignment, return-value]
     torch.cuda.Stream = lambda *_, **__: None  # type: ignore[misc, assignment]
     plain = DotProductAttention.__init__
-    if "k_channels" not in plain.__code__.co_varnames:  # latent attention is Transformer Engine's alone, and has no weights
-        DotProductAttention.__init__ = lambda self, *given, k_channels=0, v_channels=0, **more: plain(self, *given, **more)
+    if (
+        "k_channels" not in plain.__code__.co_varnames
+    ):  # latent attention is Transformer Engine's alone, and has no weights
+        DotProductAttention.__init__ = lambda self, *given, k_channels=0, v_channels=0, **more: plain(
+            self, *given, **more
+        )
     random.model_parallel_cuda_manual_seed = lambda *_, **__: None
     model = gpt_builder(args, True, True, config=config)
     return sum(each.numel() for each in model.parameters())

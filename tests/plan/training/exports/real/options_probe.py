@@ -49,7 +49,8 @@ def accelerate() -> dict[str, object]:
 def main() -> None:
     """The options of the trainer."""
     stub(
-        "triton", "datasets", "torchdata", "grain", "wandb", "tensorboard", "PIL", "torchao", "huggingface_hub", "safetensors"
+        "triton", "datasets", "torchdata", "grain", "wandb", "tensorboard", "PIL", "torchao", "huggingface_hub",
+        "safetensors",
     )  # fmt: skip
     found([globals()[json.load(sys.stdin)[0]]()])
 

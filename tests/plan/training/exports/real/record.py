@@ -1,4 +1,4 @@
-"""Writes `known.json`, the options of trainers of which the short tests know: `python -m tests.plan.training.exports.real.record`."""
+"""Writes the trainers' options that short tests check against: `python -m tests.plan.training.exports.real.record`."""
 
 from __future__ import annotations
 

@@ -26,11 +26,13 @@ from tests.plan.training.exports.real.record import FILE, known, text
 
 pytestmark = pytest.mark.slow
 
-DATA = "--mock-data --tokenizer-type NullTokenizer --vocab-size 255 --train-iters 10 --lr 1e-4".split()
-ALONE = (
-    "--use-cpu-initialization --transformer-impl local --no-rope-fusion --no-persist-layer-norm "
-    "--no-gradient-accumulation-fusion --no-masked-softmax-fusion"
-).split()
+DATA = [
+    "--mock-data", "--tokenizer-type", "NullTokenizer", "--vocab-size", "255", "--train-iters", "10", "--lr", "1e-4",
+]  # fmt: skip
+ALONE = [
+    "--use-cpu-initialization", "--transformer-impl", "local", "--no-rope-fusion", "--no-persist-layer-norm",
+    "--no-gradient-accumulation-fusion", "--no-masked-softmax-fusion",
+]  # fmt: skip
 """What lets Megatron-LM build a model without a device."""
 
 SMALL: dict[str, object] = {
@@ -86,8 +88,8 @@ def a_job(name: str | Path, devices: int, **more: Any) -> Job:
 
 def written(folder: Path, files: dict[str, str]) -> Path:
     folder.mkdir()
-    for name, text in files.items():
-        (folder / name).write_text(text)
+    for name, content in files.items():
+        (folder / name).write_text(content)
     return folder
 
 
@@ -110,8 +112,13 @@ def test_megatron_takes_the_arguments_and_places_the_layers() -> None:
         assert (args["context_parallel_size"], args["data_parallel_size"]) == (layout.context, layout.data)
         assert (args["micro_batch_size"], args["global_batch_size"]) == (layout.micro_batch, job.batch)
         assert args["virtual_pipeline_model_parallel_size"] == (layout.chunks if layout.chunks > 1 else None)
-        assert args["use_distributed_optimizer"] == (layout.zero > 0) and args["rotary_base"] == architecture(name).rope_base
-        assert args["use_megatron_fsdp"] == (layout.zero > 1) and args["optimizer_cpu_offload"] == layout.offload_optimizer
+        assert (
+            args["use_distributed_optimizer"] == (layout.zero > 0)
+            and args["rotary_base"] == architecture(name).rope_base
+        )
+        assert (
+            args["use_megatron_fsdp"] == (layout.zero > 1) and args["optimizer_cpu_offload"] == layout.offload_optimizer
+        )
         if layout.pipeline > 1:  # stage i stands on rank i mod pipeline
             deep = [len(each) for each in layers(job, layout)]
             assert found["stages"] == [deep[rank :: layout.pipeline] for rank in range(layout.pipeline)]
@@ -128,7 +135,9 @@ def test_megatron_builds_a_model_of_exactly_the_planned_parameters(tmp_path: Pat
         cases.append((1, "1", [*arguments, *DATA, *ALONE]))
     for job, found in zip(jobs, ask("megatron", cases, place), strict=True):
         moe, sigmoid = job.model.moe, job.model.name == "deepseek_v3"
-        biases = moe.experts * moe.layers if moe is not None and sigmoid else 0  # buffers there, as no gradient moves them
+        biases = (
+            moe.experts * moe.layers if moe is not None and sigmoid else 0
+        )  # buffers there, as no gradient moves them
         assert found["parameters"] == job.model.parameters - biases, job.model.name
 
 
@@ -149,11 +158,16 @@ TITAN = [
 @pytest.mark.parametrize("version", [RELEASE, MAIN], ids=["release", "main"])
 def test_torchtitan_takes_the_file_and_trains_the_planned_model(version: Any, tmp_path: Path) -> None:
     release = version is RELEASE
-    places = [had(packages, "torchtitan")] if release else [had(sources, "torchtitan-main"), had(packages, "torchtitan-needs")]
+    places = (
+        [had(packages, "torchtitan")]
+        if release
+        else [had(sources, "torchtitan-main"), had(packages, "torchtitan-needs")]
+    )
     export = torchtitan if release else torchtitan_main
     jobs = [a_job(name, devices, precision=precision) for name, devices, _, precision in TITAN]
     folders = [
-        written(tmp_path / str(at), export(job, layout)) for at, (job, (_, _, layout, _)) in enumerate(zip(jobs, TITAN, strict=True))
+        written(tmp_path / str(at), export(job, layout))
+        for at, (job, (_, _, layout, _)) in enumerate(zip(jobs, TITAN, strict=True))
     ]
     cases = [(str(folder), version.module, job.devices) for folder, job in zip(folders, jobs, strict=True)]
     for job, (name, _, layout, _), found in zip(jobs, TITAN, ask("torchtitan", cases, *places), strict=True):
