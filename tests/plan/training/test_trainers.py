@@ -87,8 +87,8 @@ PLAN = ["train", "plan", "--devices", "H100", "--gpus", "8", "--batch", "32", "-
 
 def test_a_model_that_megatron_cannot_be_given_is_refused_before_the_search(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*PLAN, "gemma-2-2b", "--for", "megatron"]) == 2
-    said = capsys.readouterr().err
-    assert "--for megatron: google/gemma-2-2b: model_type 'gemma2': its norms and positions are not known" in said
+    error = capsys.readouterr().err
+    assert "--for megatron: google/gemma-2-2b: model_type 'gemma2': its norms and positions are not known" in error
     assert main([*PLAN, "llama-3.2-1b", "--for", "galvatron", "--offload"]) == 2
     assert "--for galvatron: does not take --offload; leave it out" in capsys.readouterr().err
 

@@ -110,7 +110,7 @@ def _memory(layout: Layout) -> Arguments:
 
 
 def _script(job: Job, layout: Layout) -> str:
-    """Runs on every server; one that gets no arguments trains ten steps on made-up tokens."""
+    """Runs on every server; without arguments it trains ten steps on mock data."""
     each = gcd(job.devices, server(job))
     # Megatron-LM demands one connection where tensor or context ranks overlap, and several for its FSDP.
     connections = (
@@ -120,7 +120,7 @@ def _script(job: Job, layout: Layout) -> str:
 #!/bin/sh
 # Start it on every server, in a checkout of Megatron-LM or with MEGATRON set to one:
 #   MASTER_ADDR=first-server NODE_RANK=0 sh megatron.sh --data-path ... --tokenizer-type ... --train-iters ... --lr ...
-# Without arguments it trains ten steps on made-up tokens.
+# Without arguments it trains ten steps on mock data.
 set -f
 {connections}
 here=$(dirname "$0")

@@ -126,8 +126,8 @@ def test_the_script_starts_torchrun_on_the_servers_of_the_job(
     (tmp_path / "torchrun").write_text('#!/bin/sh\necho "$CUDA_DEVICE_MAX_CONNECTIONS" "$@"\n')
     (tmp_path / "torchrun").chmod(0o755)
     env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "NODE_RANK": "1", "MEGATRON": "/there"}
-    said = subprocess.run(["sh", tmp_path / "megatron.sh", *given], env=env, capture_output=True, text=True, check=True)
-    words = said.stdout.strip()
+    done = subprocess.run(["sh", tmp_path / "megatron.sh", *given], env=env, capture_output=True, text=True, check=True)
+    words = done.stdout.strip()
     assert words.startswith("1 --nnodes 2 --nproc-per-node 8 --node-rank 1 ") and words.endswith(last)
     assert "/there/pretrain_gpt.py " + " ".join(files["megatron.args"].split()) in words
 

@@ -15,9 +15,9 @@ FILE = Path(__file__).parent.parent / "known.json"
 def known() -> dict[str, dict[str, Any]]:
     """The options by trainer, with the version that has them; Unavailable where a trainer cannot be had."""
     alone = packages("torchtitan-needs")
-    said = "".join(file.read_text() for file in Path(exports.__file__).parent.glob("megatron*.py"))
+    source = "".join(file.read_text() for file in Path(exports.__file__).parent.glob("megatron*.py"))
     options = ask("options", ["megatron"], sources("megatron"))[0]
-    used = {name: value for name, value in options.items() if f'"{name}"' in said}
+    used = {name: value for name, value in options.items() if f'"{name}"' in source}
     return {
         "megatron": {"of": _commit("megatron"), **used},
         "torchtitan": {"of": PACKAGES["torchtitan"][0], **ask("options", ["torchtitan"], packages("torchtitan"))[0]},
