@@ -142,6 +142,13 @@ _QWEN_HYBRID = Family(
 _QWEN3 = Family(extras=(attention_biases, head_norms), defaults={"head_dim": 128}, pattern="late")
 _QWEN3_MOE = Family(extras=(attention_biases, head_norms))
 _DEEPSEEK_V3 = Family(extras=(attention_biases, latent_norms, router_biases))
+_GPT = {
+    "num_hidden_layers": "n_layer",
+    "hidden_size": "n_embd",
+    "num_attention_heads": "n_head",
+    "intermediate_size": "n_inner",
+    "max_position_embeddings": "n_positions",
+}
 _GEMMA = {"tie_word_embeddings": True, "head_dim": 256}
 
 FAMILIES: dict[str, Family] = {
@@ -264,26 +271,10 @@ FAMILIES: dict[str, Family] = {
         extras=(gpt2_extras,),
         defaults={"tie_word_embeddings": True},
         gated=False,
-        names={
-            "num_hidden_layers": "n_layer",
-            "hidden_size": "n_embd",
-            "num_attention_heads": "n_head",
-            "intermediate_size": "n_inner",
-            "max_position_embeddings": "n_positions",
-        },
+        names=_GPT,
         ffn_widths=4,
     ),
-    "gptj": Family(
-        gated=False,
-        names={
-            "num_hidden_layers": "n_layer",
-            "hidden_size": "n_embd",
-            "num_attention_heads": "n_head",
-            "intermediate_size": "n_inner",
-            "max_position_embeddings": "n_positions",
-        },
-        ffn_widths=4,
-    ),
+    "gptj": Family(gated=False, names=_GPT, ffn_widths=4),
     "gpt_neox": Family(extras=(all_biases,), gated=False),
     "falcon": Family(
         defaults={"tie_word_embeddings": True, "max_position_embeddings": 2048},
