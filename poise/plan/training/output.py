@@ -81,7 +81,7 @@ def page(found: TrainSearchResult, settings: Exported, others: Schedules | None)
 
 def remarks(settings: Exported) -> Iterator[str]:
     """What the settings' trainers need besides them, and why others have none."""
-    yield from (f"in the program for {name}: {', '.join(steps)}" for name, steps in settings.code.items())
+    yield from (f"in the program for {name}: {' and '.join(steps)}" for name, steps in settings.code.items())
     yield from (f"not for {name}: {why}" for name, why in settings.refused.items())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from poise.catalogue.architecture import Architecture, by_shape
 from poise.core.errors import ScenarioError, ScheduleError, UserError
@@ -12,7 +13,7 @@ from poise.cost.training.layout import Layout
 from poise.plan.training.exports.accelerate import accelerate, accelerate_code
 from poise.plan.training.exports.deepspeed import deepspeed, deepspeed_code
 from poise.plan.training.exports.galvatron import galvatron
-from poise.plan.training.exports.megatron import megatron
+from poise.plan.training.exports.megatron import megatron, megatron_code
 from poise.plan.training.exports.torchtitan import torchtitan, torchtitan_main
 
 About = Callable[[], Architecture]
@@ -27,9 +28,10 @@ EXPORTS: dict[str, Callable[[Job, Layout, About], dict[str, str]]] = {
     "galvatron": lambda job, layout, _: galvatron(job, layout),
 }
 
-CODE: dict[str, Callable[[Job, Layout], list[str]]] = {
-    "deepspeed": lambda _, layout: deepspeed_code(layout),
-    "accelerate": accelerate_code,
+CODE: dict[str, Callable[[Job, Layout, About], list[str]]] = {
+    "megatron": lambda _, __, about: megatron_code(about()),
+    "deepspeed": lambda _, layout, __: deepspeed_code(layout),
+    "accelerate": lambda job, layout, _: accelerate_code(job, layout),
 }
 """What a trainer's files cannot say and the program must."""
 
@@ -48,14 +50,15 @@ class Exported:
 
 def exported(job: Job, layout: Layout, about: About | None = None) -> Exported:
     """The files of every trainer that can run `layout`; by default the model's architecture is that of its shape."""
+    about = about or partial(by_shape, job.model)
     files: dict[str, str] = {}
     refused, code = {}, {}
     for name, export in EXPORTS.items():
         try:
-            files |= export(job, layout, about or (lambda: by_shape(job.model)))
+            files |= export(job, layout, about)
         except (ScenarioError, ScheduleError, UserError) as error:
             refused[name] = str(error)
             continue
-        if name in CODE and (own := CODE[name](job, layout)):
+        if name in CODE and (own := CODE[name](job, layout, about)):
             code[name] = own
     return Exported(files, refused, code)

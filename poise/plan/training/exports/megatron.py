@@ -28,6 +28,14 @@ def megatron(job: Job, layout: Layout, about: Architecture) -> dict[str, str]:
     return {"megatron.args": text, "megatron.sh": _script(job, layout)}
 
 
+def megatron_code(about: Architecture) -> list[str]:
+    """What the arguments cannot say: Megatron-LM's main of this date does not hand `--rope-scaling-factor` on."""
+    scaling = about.scaling
+    if scaling is None or scaling.kind != "llama3" or scaling.factor == 8:
+        return []
+    return [f"set rope_scaling_factor={scaling.factor:g} in GPTModelConfig; --rope-scaling-factor alone leaves it at 8"]
+
+
 def check_megatron(job: Job, layout: Layout) -> None:
     """Raise ScenarioError for a layout that Megatron-LM cannot run."""
     model = job.model

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,13 @@ def test_megatron_gets_the_model_that_was_planned() -> None:
     plain = arguments(a_job(8, gated=False, tied=True), Layout(data=8))
     assert (plain["normalization"], plain["position-embedding-type"]) == ("LayerNorm", "learned_absolute")
     assert not {"disable-bias-linear", "swiglu", "untie-embeddings-and-output-weights"} & set(plain)
+
+
+def test_what_megatron_does_not_hand_on_is_printed() -> None:
+    for name, factor in (("llama-3.2-1b", 32), ("llama-3.1-8b", 8), ("llama-2-7b", 1)):
+        found = exported(a_named_job(name, 8), Layout(data=8), partial(architecture, name))
+        printed = " ".join(found.code.get("megatron", []))
+        assert ("rope_scaling_factor=32" in printed) == (factor == 32) == bool(printed)
 
 
 def test_a_vocabulary_is_padded_to_the_tensor_ranks_alone() -> None:

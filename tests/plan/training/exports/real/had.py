@@ -33,7 +33,7 @@ PACKAGES: Final = {
 """Packages without what they depend on: the rest is in the environment of the tests, or stands in (`stubs.py`)."""
 
 COMMITS: Final = {
-    "megatron": ("NVIDIA/Megatron-LM", "d98e8a64ddf34856e74b24714e3bedb2f5a39553", ("megatron", "gpt_builders.py")),
+    "megatron": ("NVIDIA/Megatron-LM", "d98e8a64ddf34856e74b24714e3bedb2f5a39553", ("megatron",)),
     "torchtitan-main": ("pytorch/torchtitan", "b5bcd76c66d0acb1a08b176d9639425bc55e0b2a", ("torchtitan",)),
     "galvatron": ("PKU-DAIR/Hetu-Galvatron", "cea12ffb146a220643c8f99f9cb84294755d29f8", ("galvatron",)),
 }

@@ -15,7 +15,7 @@ from stubs import found, stub
 
 def read(world: int, connections: str, arguments: list[str]) -> dict[str, Any]:
     """What Megatron-LM makes of arguments on so many ranks; connections: CUDA_DEVICE_MAX_CONNECTIONS ("" unset)."""
-    from megatron.training.argument_utils import core_transformer_config_from_args
+    from megatron.training.argument_utils import core_transformer_config_from_args, gpt_config_from_args
     from megatron.training.arguments import parse_args, validate_args
 
     os.environ |= {"WORLD_SIZE": str(world), "RANK": "0"}
@@ -31,17 +31,22 @@ def read(world: int, connections: str, arguments: list[str]) -> dict[str, Any]:
         placed.validate_layer_layout(args.num_layers, None)
         stages = [[sum(kind.name == "decoder" for kind in stage) for stage in rank] for rank in placed.layout]
     plain = {name: value for name, value in vars(args).items() if isinstance(value, str | int | float | list | None)}
-    built = _parameters(args, config) if "--use-cpu-initialization" in arguments else None
-    return {"args": plain, "stages": stages, "config": type(config).__name__, "parameters": built}
+    built = _parameters(args) if "--use-cpu-initialization" in arguments else None
+    gpt = gpt_config_from_args(args)
+    base = getattr(config, "rotary_base", gpt.rotary_base)  # latent attention has its own
+    rope = [base, gpt.rope_scaling, gpt.rope_scaling_factor]
+    return {"args": plain, "stages": stages, "eps": config.layernorm_epsilon, "rope": rope, "parameters": built}
 
 
-def _parameters(args: Any, config: Any) -> int:
+def _parameters(args: Any) -> int:
     """Parameters of the whole model, built by Megatron-LM on one rank without a device."""
     import torch
-    from gpt_builders import gpt_builder
     from megatron.core import parallel_state
+    from megatron.core.process_groups_config import ProcessGroupCollection
     from megatron.core.tensor_parallel import random
     from megatron.core.transformer.dot_product_attention import DotProductAttention
+    from megatron.training.argument_utils import gpt_config_from_args
+    from megatron.training.models.gpt import GPTModelBuilder
 
     if not torch.distributed.is_initialized():
         store = torch.distributed.HashStore()
@@ -57,7 +62,8 @@ def _parameters(args: Any, config: Any) -> int:
             self, *given, **more
         )
     random.model_parallel_cuda_manual_seed = lambda *_, **__: None
-    model = gpt_builder(args, True, True, config=config)
+    groups = ProcessGroupCollection.use_mpu_process_groups()
+    model = GPTModelBuilder(gpt_config_from_args(args)).build_model(groups, pre_process=True, post_process=True)
     return sum(each.numel() for each in model.parameters())
 
 

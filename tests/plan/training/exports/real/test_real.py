@@ -119,6 +119,10 @@ def test_megatron_takes_the_arguments_and_places_the_layers() -> None:
         assert (
             args["use_megatron_fsdp"] == (layout.zero > 1) and args["optimizer_cpu_offload"] == layout.offload_optimizer
         )
+        about = architecture(name)
+        assert found["eps"] == about.norm_eps and found["rope"][0] == about.rope_base
+        assert found["rope"][1] == (about.scaling is not None and about.scaling.kind == "llama3")
+        assert found["rope"][2] == 8  # whatever the argument, which `megatron_code` says
         if layout.pipeline > 1:  # stage i stands on rank i mod pipeline
             deep = [len(each) for each in layers(job, layout)]
             assert found["stages"] == [deep[rank :: layout.pipeline] for rank in range(layout.pipeline)]
