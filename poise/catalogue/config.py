@@ -97,6 +97,22 @@ class Config:
             raise self.fault(names[0], f"a whole number of at least {least} is needed")
         return default
 
+    def number(self, name: str) -> float:
+        """The number `name`; UserError where it is not set or is none."""
+        value = self.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.fault(name, "a number is needed")
+        return float(value)
+
+    def section(self, name: str) -> Config | None:
+        """The keys within `name`, None where it is not set."""
+        inner = self.get(name)
+        if inner is None:
+            return None
+        if not isinstance(inner, Mapping):
+            raise self.fault(name, "an object is needed")
+        return Config(inner, f"{self.where}: {name}")
+
     def flag(self, name: str) -> bool:
         """The boolean `name`, false where it is not set."""
         value = self.get(name)

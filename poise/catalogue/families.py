@@ -127,6 +127,11 @@ def opt_extras(config: Config, model: Model) -> int:
     return positions + model.layers * layer + model.hidden
 
 
+def gpt2_extras(config: Config, model: Model) -> int:
+    """GPT-2's learned positions, all biases and that of the last norm."""
+    return model.max_context * model.hidden + all_biases(config, model) + model.hidden
+
+
 _QWEN_HYBRID = Family(
     extras=(attention_biases, head_norms, output_gates, shared_gates),
     defaults={"head_dim": 256, "linear_conv_kernel_dim": 4},
@@ -137,6 +142,13 @@ _QWEN_HYBRID = Family(
 _QWEN3 = Family(extras=(attention_biases, head_norms), defaults={"head_dim": 128}, pattern="late")
 _QWEN3_MOE = Family(extras=(attention_biases, head_norms))
 _DEEPSEEK_V3 = Family(extras=(attention_biases, latent_norms, router_biases))
+_GPT = {
+    "num_hidden_layers": "n_layer",
+    "hidden_size": "n_embd",
+    "num_attention_heads": "n_head",
+    "intermediate_size": "n_inner",
+    "max_position_embeddings": "n_positions",
+}
 _GEMMA = {"tie_word_embeddings": True, "head_dim": 256}
 
 FAMILIES: dict[str, Family] = {
@@ -255,17 +267,14 @@ FAMILIES: dict[str, Family] = {
         names={"num_hidden_layers": "n_layer", "hidden_size": "n_embed", "num_attention_heads": "n_head"},
         ffn_widths=4,
     ),
-    "gptj": Family(
+    "gpt2": Family(
+        extras=(gpt2_extras,),
+        defaults={"tie_word_embeddings": True},
         gated=False,
-        names={
-            "num_hidden_layers": "n_layer",
-            "hidden_size": "n_embd",
-            "num_attention_heads": "n_head",
-            "intermediate_size": "n_inner",
-            "max_position_embeddings": "n_positions",
-        },
+        names=_GPT,
         ffn_widths=4,
     ),
+    "gptj": Family(gated=False, names=_GPT, ffn_widths=4),
     "gpt_neox": Family(extras=(all_biases,), gated=False),
     "falcon": Family(
         defaults={"tie_word_embeddings": True, "max_position_embeddings": 2048},

@@ -6,6 +6,7 @@ import json
 from functools import cache
 from pathlib import Path
 
+from poise.catalogue.config import Config
 from poise.catalogue.huggingface import from_keys, read_config
 from poise.catalogue.names import Names, key
 from poise.catalogue.spelling import format_spelled, models_spelled
@@ -110,6 +111,17 @@ def model(name_or_path: str | Path) -> Model:
         raise UserError(f"model {text!r} is a variant of {meant.name}, which has its shape; {cure}")
     near = ", ".join(_names().nearest(text))
     raise UserError(f"model {text!r} is not built in; nearest are {near}; or give the path of its config.json")
+
+
+def config_of(name_or_path: str | Path) -> tuple[Config, bool]:
+    """The config keys of the model that `model` finds by the same name, and whether it is built in."""
+    found = model(name_or_path)
+    if found.name in _table() and not Path(found.source).exists():
+        keys = _table()[found.name]["config"]
+        assert isinstance(keys, dict)
+        return Config(keys, found.name), True
+    path = Path(found.source)
+    return Config.load(path / "config.json" if path.is_dir() else path).text(), False
 
 
 def _at_home(path: Path) -> Path:

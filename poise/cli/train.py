@@ -94,7 +94,11 @@ def plan(
     ] = "one_f_one_b,interleaved,zb_h1",
     trainer: Annotated[
         str | None,
-        typer.Option("--for", metavar="TRAINER", help="Only what torchtitan, megatron or deepspeed runs."),
+        typer.Option(
+            "--for",
+            metavar="TRAINER",
+            help="Only what it runs: torchtitan, torchtitan-main, megatron, deepspeed, accelerate, galvatron.",
+        ),
     ] = None,
     offload: Annotated[bool, typer.Option("--offload", help="Also try optimizer states in host memory.")] = False,
     offload_activations: Annotated[

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from poise.cost.training import Layout, Prediction
 from poise.pipeline.text import write_json
-from poise.plan.training.exports import Exported, exported
+from poise.plan.training.exports import About, Exported, exported
 from poise.plan.training.exports.galvatron import galvatron
 from poise.plan.training.layerwise import Layerwise
 from poise.plan.training.page import drawn
@@ -39,10 +39,17 @@ from poise.sim.step.layout import GRAIN
 
 
 def write_out(
-    found: TrainSearchResult, folder: Path, servers: Ordered | None = None, layers: Layerwise | None = None
-) -> Exported:  # fmt: skip
-    """Write everything into `folder`, which is created if missing; Galvatron's file by `layers`, if any."""
-    settings, others = exported(found.job, found.best[0].layout), alternatives(found.job, found.best[0])
+    found: TrainSearchResult,
+    folder: Path,
+    servers: Ordered | None = None,
+    layers: Layerwise | None = None,
+    about: About | None = None,
+) -> Exported:
+    """Write everything into `folder`, which is created if missing; Galvatron's file by `layers`, if any.
+
+    about: the model's architecture, where it is not that of its shape.
+    """
+    settings, others = exported(found.job, found.best[0].layout, about), alternatives(found.job, found.best[0])
     files = {
         "plan.html": page(found, settings, others),
         "plan.json": to_json(as_dict(found, servers)),
@@ -56,7 +63,7 @@ def write_out(
         with replacing(folder / name) as file:
             file.write(text.encode())
     data = write_figures(tidy(found.alternatives), files["plan.html"], folder)
-    return Exported(files | dict.fromkeys(in_short(data, folder), ""), settings.refused)
+    return Exported(files | dict.fromkeys(in_short(data, folder), ""), settings.refused, settings.code)
 
 
 def page(found: TrainSearchResult, settings: Exported, others: Schedules | None) -> str:
@@ -68,9 +75,14 @@ def page(found: TrainSearchResult, settings: Exported, others: Schedules | None)
     if others is not None:
         body += _beside(others)
     files = [fold(name, copied(text, name)) for name, text in settings.files.items()]
-    refused = listed(f"not for {name}: {why}" for name, why in settings.refused.items())
-    body += section("Settings of trainers", *files, refused, anchor="settings")
+    body += section("Settings of trainers", *files, listed(remarks(settings)), anchor="settings")
     return document(f"{job.model.name} on {job.devices} {job.device.name}", body, style=STYLE)
+
+
+def remarks(settings: Exported) -> Iterator[str]:
+    """What the settings' trainers need besides them, and why others have none."""
+    yield from (f"in the program for {name}: {' and '.join(steps)}" for name, steps in settings.code.items())
+    yield from (f"not for {name}: {why}" for name, why in settings.refused.items())
 
 
 def _card(found: TrainSearchResult) -> str:

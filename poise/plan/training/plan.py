@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from poise.catalogue.architecture import architecture
 from poise.catalogue.devices import device
 from poise.catalogue.models import model
 from poise.core.errors import ScenarioError, UserError
@@ -20,7 +22,7 @@ from poise.plan.training.search import TrainSearchResult, kind, must_fit, search
 from poise.plan.training.servers import GBIT, Ordered, ordered, read_bandwidths
 from poise.plan.training.sites import Joined, joined, read_sites
 from poise.plan.training.space import Space
-from poise.plan.training.trainers import TRAINERS
+from poise.plan.training.trainers import TRAINERS, must_describe
 from poise.report.table import show
 from poise.scenario.write import check_json, put_json
 from poise.sim.step.layout import simulated
@@ -59,6 +61,9 @@ def plan_training(ask: TrainPlanQuestion) -> None:
     measured = None if ask.bandwidths is None else read_bandwidths(ask.bandwidths)
     job = job_of(ask)
     sites = read_sites(job, ask.also)
+    about = partial(architecture, ask.model)
+    if ask.space.trainer:
+        must_describe(job, ask.space.trainer, about)
     found = search(job, ask.space, count=ask.top)
     must_fit(found)
     timed = rescheduled(job, [*found.best, *found.frontier]) if ask.reschedule else []
@@ -67,9 +72,9 @@ def plan_training(ask: TrainPlanQuestion) -> None:
     layers = layerwise(job, ask.space) if ask.layerwise else None
     servers = None if measured is None else ordered(found.job, found.best[0], *measured)
     if ask.out is not None:
-        from poise.plan.training.output import write_out
+        from poise.plan.training.output import remarks, write_out
 
-        written = write_out(found, ask.out, servers, layers)
+        written = write_out(found, ask.out, servers, layers, about)
     more = {} if layers is None else {"layerwise": asdict(layers)}
     put_json({**as_dict(found, servers, over), **_as_rows(timed), **more}, ask.json)
     if ask.json == "-":
@@ -88,12 +93,9 @@ def plan_training(ask: TrainPlanQuestion) -> None:
         print(over.line())
     if ask.out is not None:
         print(f"Written to {ask.out}: {', '.join(written.files)}")
-        print("\n".join(f"- not for {name}: {why}{_cure(name)}" for name, why in written.refused.items()))
-
-
-def _cure(name: str) -> str:
-    """The option that finds a layout which the trainer runs."""
-    return f"; --for {name} searches what it runs" if name in TRAINERS else ""
+        print("\n".join(f"- {each}" for each in remarks(written)))
+        if written.refused:
+            print(f"--for TRAINER searches what it runs, for {', '.join(TRAINERS)}")
 
 
 def first(found: TrainSearchResult, timed: Sequence[Rescheduled]) -> TrainSearchResult:

@@ -44,8 +44,9 @@ def decided(job: Job, best: Prediction, others: Sequence[Prediction]) -> str:
 
 
 def slower(other: Prediction, best: Prediction) -> str:
-    """How much longer another layout's step takes."""
-    return f"{other.seconds / best.seconds - 1:.1%} slower"
+    """How much longer, or shorter, another layout's step takes."""
+    more = other.seconds / best.seconds - 1
+    return f"{abs(more):.1%} {'slower' if more >= 0 else 'faster'}"
 
 
 def binding(best: Prediction) -> str:

@@ -17,7 +17,7 @@ from poise.cost.training.layout import Layout
 from poise.cost.training.memory import CLASSES
 from poise.cost.training.step import HEADROOM, Prediction, Steps, evaluate, prediction, safe_bytes
 from poise.plan.training.rows import HEAD, cells, decided, record
-from poise.plan.training.space import Space, columns_of
+from poise.plan.training.space import Space, columns_of, refused
 from poise.sim.step.layout import simulated
 
 if TYPE_CHECKING:
@@ -109,7 +109,8 @@ def search(job: Job, space: Space | None = None, *, count: int = 8, use: Figures
     """
     use = use or figures(job.host)
     began = perf_counter()
-    cut = columns_of(job, space or Space())
+    space = space or Space()
+    cut = columns_of(job, space)
     steps = _all(job, cut, use)
     took = perf_counter() - began
     fits = steps.memory <= safe_bytes(job)
@@ -119,6 +120,7 @@ def search(job: Job, space: Space | None = None, *, count: int = 8, use: Figures
         return TrainSearchResult(
             job, (), (), prediction(job, cut.layout(closest, job), steps, closest), len(cut), 0, took
         )
+    order = _run(job, space, cut, order)
     ranked = [simulated(job, each, use) for each in _distinct(job, cut, steps, order, max(count, SIMULATED), _layout)]
     ranked.sort(key=lambda each: each.seconds)
     seen = {each.layout for each in ranked}
@@ -132,6 +134,17 @@ def search(job: Job, space: Space | None = None, *, count: int = 8, use: Figures
         job, tuple(ranked[:count]), tuple(front), None, len(cut), int(fits.sum()), took,
         tuple(kinds.values())[:count],
     )  # fmt: skip
+
+
+def _run(job: Job, space: Space, cut: Columns, order: Any) -> Any:
+    """Those of the rows that the space's trainer runs; ScenarioError where it runs none."""
+    if space.check is None:
+        return order
+    found = [row for row in order if not refused(job, space, cut.layout(int(row), job))]
+    if not found:
+        why = refused(job, space, cut.layout(int(order[0]), job))
+        raise ScenarioError(f"--for {space.trainer}: none of {len(order):,} layouts that fit can be stated: {why}")
+    return np.array(found)
 
 
 def _all(job: Job, cut: Columns, use: Figures) -> Steps:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from poise.core.errors import ScenarioError
 from poise.cost.training.columns import Columns, by_rank, counted_split, even_split
 from poise.cost.training.job import Job
-from poise.cost.training.layout import RECOMPUTE
+from poise.cost.training.layout import RECOMPUTE, Layout
 from poise.cost.training.schedules import FORMS, LOOP, SCHEDULES, allowed, why_not
 
 
@@ -27,6 +27,7 @@ class Space:
     counted: also splits that count embedding and head as a layer each.  offload: also optimizer states on the host.
     offload_activations: which part of the activations is kept there.
     tensor_far: whether a tensor group may reach beyond a server.
+    check: raises ScenarioError for a layout that must not be found, as `trainer` cannot run it.
     """
 
     tensor: tuple[int, ...] = ()
@@ -45,6 +46,8 @@ class Space:
     offload: bool = False
     offload_activations: tuple[float, ...] = (0.0,)
     tensor_far: bool = False
+    check: Callable[[Job, Layout], None] | None = None
+    trainer: str = ""
 
     def __post_init__(self) -> None:
         for each in self.schedule:
@@ -57,6 +60,17 @@ class Space:
         for part in self.offload_activations:
             if not 0 <= part <= 1:
                 raise ScenarioError(f"offload_activations {part:g} is not a part of the activations; give 0 to 1")
+
+
+def refused(job: Job, space: Space, layout: Layout) -> str:
+    """Why a layout of the space must not be found; empty where it may."""
+    if space.check is None:
+        return ""
+    try:
+        space.check(job, layout)
+    except ScenarioError as error:
+        return str(error)
+    return ""
 
 
 def divisors(number: int) -> list[int]:

@@ -2,37 +2,69 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from poise.core.errors import UserError
+from poise.cost.training import Job, Layout
 from poise.cost.training.schedules import FORMS
+from poise.plan.training.exports import About
+from poise.plan.training.exports.accelerate import check_accelerate
+from poise.plan.training.exports.deepspeed import check_deepspeed
+from poise.plan.training.exports.galvatron import SCHEDULES as GALVATRON
+from poise.plan.training.exports.galvatron import check_galvatron
+from poise.plan.training.exports.megatron import SCHEDULES as MEGATRON
+from poise.plan.training.exports.megatron import check_megatron
+from poise.plan.training.exports.megatron_model import check_model
+from poise.plan.training.exports.torchtitan import SCHEDULES as TORCHTITAN
+from poise.plan.training.exports.torchtitan import check_torchtitan
 from poise.plan.training.space import Space
+
+OWN = tuple(name for name, form in FORMS.items() if form.copies == 1 and name not in TORCHTITAN)
+"""Schedules of the search that torchtitan runs from a CSV."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """What a trainer takes; None takes everything. usual: sharding stages searched by default.
+    """What a trainer takes; fields of `Space` that are not in `takes` are free.
 
-    pipelined: sharding stages that it takes together with a pipeline.
+    check: raises ScenarioError for a layout that its settings cannot state, where fields alone do not decide that.
+    usual: sharding stages searched by default.  pipelined: those that it takes together with a pipeline.
     """
 
-    zero: tuple[int, ...] = (0, 1, 2, 3)
-    usual: tuple[int, ...] = (1, 3)
+    check: Callable[[Job, Layout], None]
+    usual: tuple[int, ...]
+    takes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     pipelined: tuple[int, ...] = (0, 1, 2, 3)
-    schedule: tuple[str, ...] = tuple(name for name, form in FORMS.items() if form.copies == 1)
-    context: tuple[int, ...] | None = None
-    expert: tuple[int, ...] | None = None
-    expert_tensor: tuple[int, ...] | None = None
-    offload_activations: tuple[float, ...] | None = None
 
+
+WHOLE = {"recompute": ("none", "full"), "parts": (1.0,)}
+_KEPT = {"offload_activations": (0.0,)}
+_DENSE = {"context": (1,), "expert": (1,), "expert_tensor": (1,)}
+_TORCHTITAN = Trainer(
+    check_torchtitan,
+    (0, 2, 3),
+    {"zero": (0, 2, 3), "schedule": (*TORCHTITAN, *OWN), "expert_tensor": (1,), "parts": (1.0,), **_KEPT},
+)
 
 TRAINERS = {
-    "torchtitan": Trainer((0, 2, 3), (0, 2, 3), expert_tensor=(1,), offload_activations=(0.0,)),
-    "megatron": Trainer(schedule=("one_f_one_b", "interleaved"), offload_activations=(0.0,)),
-    "deepspeed": Trainer(pipelined=(0, 1), schedule=("one_f_one_b",), context=(1,), expert=(1,)),
+    "torchtitan": _TORCHTITAN,
+    "torchtitan-main": _TORCHTITAN,
+    "megatron": Trainer(check_megatron, (1, 3), {"schedule": tuple(MEGATRON), **_KEPT}, (0, 1)),
+    "deepspeed": Trainer(
+        check_deepspeed, (1, 3), {"tensor": (1,), "schedule": ("one_f_one_b",), **_DENSE, **WHOLE, **_KEPT}, (0, 1)
+    ),
+    "accelerate": Trainer(
+        check_accelerate, (2, 3), {"zero": (2, 3), "tensor": (1,), "pipeline": (1,), **_DENSE, **WHOLE, **_KEPT}
+    ),
+    "galvatron": Trainer(
+        check_galvatron,
+        (2, 3),
+        {"schedule": tuple(GALVATRON), **_DENSE, **_KEPT, "recompute": ("none", "full"), "offload": (False,)},
+    ),
 }
-"""What the exports of `exports` state; one that cannot be stated raises there."""
+"""By the names of `exports.EXPORTS`."""
 
 USUAL = (1, 3)
 """Sharding stages that are searched where neither they nor a trainer are given."""
@@ -45,6 +77,15 @@ def trainer(name: str) -> Trainer:
     return TRAINERS[name]
 
 
+def must_describe(job: Job, name: str, about: About) -> None:
+    """Raise UserError where the trainer's settings must describe the model and cannot."""
+    if name == "megatron":
+        try:
+            check_model(job, about())
+        except UserError as error:
+            raise UserError(f"--for {name}: {error}") from None
+
+
 def usual_zero(name: str | None) -> tuple[int, ...]:
     """The sharding stages that are searched by default, for a trainer or for any."""
     return USUAL if name is None else trainer(name).usual
@@ -52,17 +93,19 @@ def usual_zero(name: str | None) -> tuple[int, ...]:
 
 def restricted(space: Space, name: str) -> Space:
     """The layouts of a space that a trainer runs; UserError for an option that leaves it none."""
-    takes = trainer(name)
+    found = trainer(name)
     chosen: dict[str, Any] = {}
-    for field in ("zero", "schedule", "context", "expert", "expert_tensor", "offload_activations"):
-        allowed, given = getattr(takes, field), getattr(space, field)
-        if allowed is None:
+    for option, allowed in found.takes.items():
+        given = getattr(space, option)
+        if isinstance(given, bool):
+            if given and True not in allowed:
+                raise UserError(f"--for {name}: does not take --{option}; leave it out")
             continue
-        chosen[field] = tuple(each for each in given if each in allowed) if given else allowed
-        if not chosen[field]:
-            option = {"schedule": "schedules"}.get(field, field).replace("_", "-")
+        chosen[option] = tuple(each for each in given if each in allowed) if given else allowed
+        if not chosen[option]:
+            flag = {"schedule": "schedules"}.get(option, option).replace("_", "-")
             raise UserError(
-                f"--for {name}: takes {field} {', '.join(map(str, allowed))}, not {', '.join(map(str, given))}; "
-                f"change --{option} or leave it out"
+                f"--for {name}: takes {option} {', '.join(map(str, allowed))}, not {', '.join(map(str, given))}; "
+                f"change --{flag} or leave it out"
             )
-    return replace(space, zero_pipelined=takes.pipelined, **chosen)
+    return replace(space, zero_pipelined=found.pipelined, check=found.check, trainer=name, **chosen)

@@ -12,7 +12,7 @@ from poise.pipeline import check
 from poise.pipeline.text import read_file
 from tests.report.reader import read
 
-WORDS = ("train", "plan", "facebook/opt-13b", "--devices", "H100", "--gpus", "8", "--batch", "32", "--seq", "2048")
+WORDS = ("train", "plan", "llama-2-13b", "--devices", "H100", "--gpus", "8", "--batch", "32", "--seq", "2048")
 
 
 def test_all_files_are_of_one_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,7 +37,7 @@ def test_all_files_are_of_one_answer(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert (len(schedule.ranks), schedule.microbatches) == (4, 32 // (best["data"] * best["micro_batch"]))
     assert check(schedule) and f"{schedule.name}, is written as schedule.json" in page
     assert sorted(path.name for path in folder.iterdir()) == [
-        "ds_config.json", "figures", "figures.csv", "figures.parquet", "galvatron.json", "megatron.args", "plan.html",
+        "figures", "figures.csv", "figures.parquet", "galvatron.json", "megatron.args", "megatron.sh", "plan.html",
         "plan.json", "schedule.json",
     ]  # fmt: skip
 

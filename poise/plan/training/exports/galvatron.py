@@ -1,4 +1,4 @@
-"""Galvatron's strategy file (galvatron/core: `galvatron_config_*.json`): one value for each layer."""
+"""Galvatron's strategy file (2026-06, galvatron/core/runtime/hybrid_parallel_config.py): one value for each layer."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from poise.core.errors import ScenarioError
 from poise.cost.training.job import Job
 from poise.cost.training.layout import Layout
-from poise.plan.training.exports.split import layers, named
+from poise.plan.training.exports.split import bf16_only, layers, named
 
+SCHEDULES = {"gpipe": "gpipe", "one_f_one_b": "pipedream_flush"}
 _DEFAULT = {0: "ddp", 1: "zero2", 2: "zero2", 3: "zero3"}
 
 
@@ -18,12 +19,8 @@ def galvatron(job: Job, layout: Layout, each: Sequence[Layout] = ()) -> dict[str
 
     Galvatron has ZeRO-2 and 3; a layout of ZeRO-1 is written as ZeRO-2, which holds no more.
     """
-    if layout.pipeline > 1:
-        kind = named("Galvatron", layout, {"gpipe": "gpipe", "one_f_one_b": "pipedream_flush"})
-    else:
-        kind = "gpipe"
-    if layout.expert > 1 or layout.context > 1:
-        raise ScenarioError("Galvatron's file states no expert or context ranks; use Megatron-LM's arguments")
+    check_galvatron(job, layout)
+    kind = SCHEDULES[layout.schedule] if layout.pipeline > 1 else "gpipe"
     count = job.model.layers
     full = layout.recompute_layers
     stages = layers(job, layout)
@@ -33,6 +30,7 @@ def galvatron(job: Job, layout: Layout, each: Sequence[Layout] = ()) -> dict[str
         again = [one.recompute == "full" for one in each]
     else:
         each = [layout] * count
+    sharded = int(layout.zero == 3)
     settings = {
         "pp_deg": layout.pipeline,
         "tp_sizes_enc": ",".join(str(one.tensor) for one in each),
@@ -47,6 +45,20 @@ def galvatron(job: Job, layout: Layout, each: Sequence[Layout] = ()) -> dict[str
         "default_dp_type": _DEFAULT[layout.zero],
         "vtp": layout.tensor,
         "vsp": 0,
-        "embed_sdp": int(layout.zero == 3),
+        "embed_sdp": sharded,  # what its search writes
+        "vocab_sdp": sharded,  # what its runtime reads
     }
     return {"galvatron.json": json.dumps(settings, indent=4) + "\n"}
+
+
+def check_galvatron(job: Job, layout: Layout) -> None:
+    """Raise ScenarioError for a layout that Galvatron's file cannot state."""
+    bf16_only("Galvatron", job)
+    if layout.pipeline > 1:
+        named("Galvatron", layout, SCHEDULES)
+    if layout.expert > 1 or layout.expert_tensor > 1 or layout.context > 1:
+        raise ScenarioError("Galvatron's file states no expert or context ranks; use Megatron-LM's arguments")
+    if layout.recompute == "selective":
+        raise ScenarioError("Galvatron recomputes whole layers; recompute must be none or full")
+    if layout.offload_optimizer or layout.offload_activations:
+        raise ScenarioError("Galvatron keeps everything on the devices; take a layout without offloading")

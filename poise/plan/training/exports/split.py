@@ -16,6 +16,29 @@ def layers(job: Job, layout: Layout) -> list[range]:
     return [range(end - count, end) for end, count in zip(accumulate(counts), counts, strict=True)]
 
 
+def named_layers(some: range) -> list[str]:
+    """The names of some layers as modules, as in `layers.3`."""
+    return [f"layers.{layer}" for layer in some]
+
+
+def whole_layers(trainer: str, job: Job, layout: Layout) -> None:
+    """Raise ScenarioError where only some layers of a stage are recomputed, for trainers that do all or none."""
+    some, most = layout.recompute_layers, max(map(len, layers(job, layout)))
+    if layout.recompute == "full" and some is not None and some < most:
+        raise ScenarioError(f"{trainer} recomputes all layers or none, not {some} of the {most} of a stage")
+
+
+def bf16_only(trainer: str, job: Job) -> None:
+    """Raise ScenarioError for a job of another precision, for trainers whose files here state BF16."""
+    if job.precision != "bf16":
+        raise ScenarioError(f"{trainer} is written for bf16, not {job.precision}; take torchtitan or Megatron-LM")
+
+
+def server(job: Job) -> int:
+    """Devices of one host, on which a launcher starts as many processes; racks of NVL72 are made of hosts of four."""
+    return job.inside if job.inside <= 8 else 4
+
+
 def named(trainer: str, layout: Layout, known: dict[str, str]) -> str:
     """The trainer's name for the schedule; ScenarioError where it has none."""
     if layout.schedule not in known:
