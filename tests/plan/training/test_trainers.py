@@ -16,7 +16,8 @@ from poise.catalogue.devices import device
 from poise.cli import main
 from poise.core.errors import ScenarioError
 from poise.cost.training import Job, shape
-from poise.cost.training.layout import SCHEDULES, Layout
+from poise.cost.training.layout import Layout
+from poise.cost.training.schedules import SCHEDULES
 from poise.plan.training.exports import EXPORTS
 from poise.plan.training.rows import slower
 from poise.plan.training.search import TrainSearchResult, search
