@@ -202,7 +202,7 @@ class World:
             and proxied.state == SENT
             and proxied.call is not None
             and engine is not None
-            and not flight.half
+            and not flight.prefilled
         ):
             proxied.stop()
             decode = None if flight.decode == flight.replica else self.fleet.slots[flight.decode]
