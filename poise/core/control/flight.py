@@ -11,8 +11,8 @@ class InFlight:
     replica: where its prompt is computed; decode: where its output is made (the same, unless a P/D pair).
     prefilled: of a P/D pair, its prompt is computed and its KV cache fetched. Only its output is left to make, and if
     the replica that computed the prompt has changed its role, it may be made there.
-    fallback: replicas to try where an engine refuses it.  sent_at, first_token_at: picoseconds, -1 for a first token not seen.  target: where it is moving to, -1: nowhere;
-    with `hedged` the place of its copy.
+    fallback: replicas to try where an engine refuses it.  sent_at, first_token_at: picoseconds, -1 for a first token
+    not seen.  target: where it is moving to, -1: nowhere; with `hedged` the place of its copy.
     """
 
     __slots__ = (
