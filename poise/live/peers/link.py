@@ -8,7 +8,7 @@ import hmac
 import os
 from collections import deque
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from poise.live.peers.wire import (
     FIRST_BYTES,
@@ -71,8 +71,7 @@ class Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is open."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are of no class of asyncio's
         if self._opened is not None:
             self._opened(self)
 
