@@ -11,7 +11,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from poise.scenario.serve.schema import Gateway
-from tests import cached, helm
+from tests import cached, crds, helm
+from tests.live.integrations.test_kubernetes import made as manifests_made
 from tests.live.integrations.test_kubernetes import validated
 
 pytestmark = pytest.mark.slow
@@ -127,6 +128,50 @@ def test_kubernetes_schemas_take_them(rendered: tuple[list[str], list[Any]], nam
     file.write_text(texts(rendered, name))
     ours = [kind for kind, _ in objects(rendered, name) if kind not in ("PrometheusRule", "ServiceMonitor")]
     assert validated([file]).count("passed for resource") == len(ours)
+
+
+OPERATOR = {"ServiceMonitor": "servicemonitors", "PrometheusRule": "prometheusrules"}
+"""Kinds of the Prometheus operator, and the plurals by which their definitions are named."""
+
+
+def operator(kind: str) -> crds.Schema:
+    try:
+        return crds.definition("monitoring.coreos.com", OPERATOR[kind])
+    except cached.Unavailable as why:
+        pytest.skip(str(why))
+
+
+@pytest.mark.parametrize("kind", OPERATOR)
+def test_the_operators_definitions_take_its_kinds(rendered: tuple[list[str], list[Any]], kind: str) -> None:
+    assert list(crds.faults(operator(kind), objects(rendered, "all")[kind, "gate-poise"])) == []
+
+
+def test_the_operators_definition_takes_the_monitor_of_the_manifests() -> None:
+    monitor = manifests_made(secret="keys", monitor=True)["ServiceMonitor", "poise"]
+    assert list(crds.faults(operator("ServiceMonitor"), monitor)) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "way", "value", "expected"),
+    [
+        ("ServiceMonitor", ("endpoints", 0, "interval"), "often", "does not match"),
+        ("ServiceMonitor", ("endpoints", 0, "token"), "x", "token: is not a field"),
+        ("ServiceMonitor", ("selector",), None, "no object"),
+        ("PrometheusRule", ("groups", 0, "name"), "", "0 is not within 1"),
+        ("PrometheusRule", ("groups", 0, "rules", 0), {"alert": "A"}, "expr: is missing"),
+        ("PrometheusRule", ("groups", 0, "rules", 0, "expr"), [], "neither a whole number nor a string"),
+    ],
+)
+def test_the_operators_definitions_refuse_a_mistake(
+    rendered: tuple[list[str], list[Any]], kind: str, way: tuple[Any, ...], value: Any, expected: str
+) -> None:
+    broken = deepcopy(objects(rendered, "all")[kind, "gate-poise"])
+    place = broken["spec"]
+    for each in way[:-1]:
+        place = place[each]
+    place[way[-1]] = value
+    (fault,) = crds.faults(operator(kind), broken)
+    assert expected in fault
 
 
 @pytest.mark.parametrize("name", GOOD)

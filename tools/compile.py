@@ -35,6 +35,7 @@ LIVE = {
     "live": "clock",
     "live/admin": "decisions",
     "live/gateway": "api counts fleet proxied_request usage world",
+    "live/peers": "translation",
     "live/http": "again bodies call connection exchange header pool reply reply_memory request shared_head sweep"
     " upstream",
     "live/requests": "names openai_request prompt_text tenants text_prefix",
@@ -43,7 +44,7 @@ LIVE = {
 
 MODULES = {
     "core": "action chance compiled estimate event fast_tuple request units",
-    "core/control": "control flight gateway_queue in_flight prefix_index state",
+    "core/control": "control flight gateway_queue in_flight peers prefix_index state",
     "core/engine": "decode_group extents hold kv_budget kv_loans kv_pool kv_transfer lane outcome pins plain preemption"
     " ranked_pool replica runs swapping",
     "core/records": "attribution attributions blame detailed records",
@@ -60,7 +61,7 @@ Left out: `core/spec.py`, whose frozen classes could not be copied; `core/engine
 
 COPYABLE = {
     "core": "chance",
-    "core/control": "control flight gateway_queue in_flight prefix_index state",
+    "core/control": "control flight gateway_queue in_flight peers prefix_index state",
     "cost": "coefficients step",
     "policies/kit": "flow_ledger",
     **LIVE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import ScenarioError, UserError
 from poise.core.plugin import reach
+from poise.core.records.trace import Trace
 from poise.core.slot import SCENARIO
 from poise.core.spec import MOST_REPLICAS
 from poise.cost.fitted import Fitted, load_fitted, save_fitted
@@ -20,6 +22,7 @@ from poise.recordings.control import FLEET
 from poise.recordings.output import spoken
 from poise.recordings.recording import recorded
 from poise.recordings.whatif import RECORDED, WhatIfQuestion, whatif
+from poise.recordings.workers import Together
 from poise.report.figures import E2E, deciding
 from poise.report.tidy import in_short
 from poise.scenario.policy_spec import Choice, choice, labels
@@ -54,7 +57,7 @@ def calibrate_file(fit: Fit) -> None:
         check_writable(fit.out, "--out")
     prior = None if fit.prior is None else load_fitted(fit.prior)
     with Bars() as bars:
-        day, found = _fitted(fit.recording, prior, None if fit.quiet else bars)
+        day, found = _fitted([fit.recording], prior, None if fit.quiet else bars)
     if not fit.quiet and fit.json != "-":
         from poise.recordings.show import show_calibration, show_day
 
@@ -114,10 +117,10 @@ def whatif_file(options: RecordingOptions) -> bool:
     with Bars() as bars:
         progress = None if options.quiet else bars
         if cost is None:
-            day, calibration = _fitted(options.recording, None, progress)
+            day, calibration = _fitted(options.recordings, None, progress)
             cost = calibration.cost
         else:
-            day = recorded(read_recording(options.recording))
+            day = recorded(_read(options.recordings))
         found = whatif(day, question, cost, calibration, progress)
     if not options.quiet and options.json != "-":
         from poise.recordings.show import show_whatif
@@ -131,8 +134,16 @@ def whatif_file(options: RecordingOptions) -> bool:
     return found.comparison.interrupted
 
 
-def _fitted(path: Path, prior: Fitted | None, progress: Meter | None) -> tuple[Recorded, Calibration]:
-    day = recorded(read_recording(path))
+def _read(paths: Sequence[Path]) -> Trace:
+    """One recording, or those of several workers as one."""
+    if len(set(paths)) < len(paths):
+        raise UserError("a recording is given twice; give each worker's once")
+    read = [read_recording(path) for path in paths]
+    return read[0] if len(read) == 1 else Together(read)
+
+
+def _fitted(paths: Sequence[Path], prior: Fitted | None, progress: Meter | None) -> tuple[Recorded, Calibration]:
+    day = recorded(_read(paths))
     return day, calibrate(day, prior=prior, progress=progress)
 
 

@@ -15,7 +15,13 @@ from poise.scenario.options import By, Jobs, Json, Quiet, Ray
 class RecordingOptions:
     """The options; `json` is a file or `-`."""
 
-    recording: Annotated[Path, typer.Argument(help="A recording of `poise serve --record`.", metavar="RECORDING")]
+    recordings: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A recording of `poise serve --record`, or those of all its workers.",
+            metavar="RECORDING",
+        ),
+    ]
     routers: Annotated[
         list[str], typer.Option("--router", metavar="NAME", help="Router to try; each one given is a candidate.")
     ] = field(default_factory=list)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from poise.core.action import Dispatch, Refuse
+from poise.core.action import Action, Dispatch, Refuse
 from poise.core.errors import TraceError
 from poise.core.event import (
     Arrived,
     Cancelled,
     Draining,
+    Event,
     Exchanged,
     Failed,
     Finished,
@@ -84,7 +85,8 @@ class _Reading:
         self.away: list[tuple[int, str, int]] = []
         self.strangers: set[int] = set()
         self.exchanged: list[Exchanged] = []
-        self.elsewhere: set[int] = set()
+        self.elsewhere: list[set[int]] = []
+        self.arrived: list[int] = []
         self.first_at = self.last_at = self.now = NOT_YET
 
     def read(self) -> None:
@@ -100,14 +102,12 @@ class _Reading:
             Moved: self._moved,
         }
         lives = self.lives
-        gateways = range(self.trace.header.get("belief", {}).get("gateways", 1))
-        for item in (item for gateway in gateways for item in self.trace.items(gateway)):
+        for item in self._items():
             kind: Any = type(item)
             if kind._fields[0] == "at":
                 self.now = item.at  # type: ignore[union-attr]
                 self.last_at = max(self.last_at, self.now)
-                if self.first_at < 0:
-                    self.first_at = self.now
+                self.first_at = self.now if self.first_at < 0 else min(self.first_at, self.now)
             act = acts.get(kind)
             if act is None:
                 self._replica(item)
@@ -118,7 +118,21 @@ class _Reading:
             else:
                 self.strangers.add(item.request)  # type: ignore[union-attr, arg-type]
 
+    def _items(self) -> Iterator[Event | Action]:
+        """All lines, one gateway after another."""
+        for gateway in range(self.trace.header.get("belief", {}).get("gateways", 1)):
+            self.elsewhere.append(set())
+            self.arrived.append(0)
+            yield from self.trace.items(gateway)
+
+    @property
+    def _lacking(self) -> int:
+        """The requests of other gateways that are not in it."""
+        every = sum(self.arrived)
+        return max(len(sent) - (every - own) for sent, own in zip(self.elsewhere, self.arrived, strict=True))
+
     def _arrived(self, item: Any, life: Any = None) -> None:
+        self.arrived[-1] += 1
         known = self.lives.get(item.request.id)
         if known is None:
             self.lives[item.request.id] = RequestTimes(item.request, item.at)
@@ -152,7 +166,7 @@ class _Reading:
         if type(item) is Exchanged:
             self.exchanged.append(item)
         elif type(item) is PeerSent:
-            self.elsewhere.add(item.request.id)
+            self.elsewhere[-1].add(item.request.id)
         elif type(item) is ReplicaUpdated and item.replica < len(self.replicas):
             self.replicas[item.replica] = item.spec._replace(up=self.replicas[item.replica].up)
         elif type(item) in (ReplicaLost, ReplicaJoined, Draining, ReplicaLeft):
@@ -181,9 +195,9 @@ class _Reading:
             which, at = ", ".join(each.policies), seconds(each.at - start)
             text = f"policies were exchanged at {at:.1f} s ({which}); the recorded ones are those until then"
             notes.append(f"{text}, and the part of the recording that begins there can be asked alone")
-        if self.elsewhere:
+        if self._lacking > 0:
             notes.append(
-                f"{len(self.elsewhere)} requests of other gateways were sent to the same engines and are not in it, so "
+                f"{self._lacking} requests of other gateways were sent to the same engines and are not in it, so "
                 "what it predicts is for less traffic than there was"
             )
         workload, odd = workload_of(known, start, self.trace.header.get("models", []))

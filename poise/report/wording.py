@@ -64,7 +64,8 @@ def belief_line(belief: Belief) -> str:
     usual = " (the default)" if belief == Belief() else ""
     shared = f"; {belief.gateways} gateways" if belief.gateways > 1 else ""
     if belief.share_s is not None:
-        shared += f" that report to one another, {duration(belief.share_s)} late"
+        who = f"{shared} that report to one another" if shared else "; other gateways report to this one"
+        shared = f"{who}, {duration(belief.share_s)} late"
     return f"Belief{usual}: {text}, {late}; in-flight dispatches {flight}; prefix index: {belief.prefix}{shared}."
 
 

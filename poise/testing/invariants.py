@@ -87,7 +87,7 @@ def check_world(world: World) -> None:
 def _check_counts(control: Control) -> None:
     """The requests counted at each replica are those in flight there, its own gateway's and the others'."""
     state = control.state
-    if not state.belief.in_flight or control.outbox is None:
+    if not state.belief.in_flight:
         return
     counts = [0] * len(state.replicas)
     for flight in (*control.flights.values(), *control.peers.in_flight.flights.values()):

@@ -14,7 +14,7 @@ from poise.core.control.gateway_queue import GatewayQueue
 from poise.core.control.hedging import Hedging
 from poise.core.control.in_flight import InFlightTable
 from poise.core.control.lending import Lending
-from poise.core.control.peers import PeerRequests
+from poise.core.control.peers import SHARED, PeerRequests
 from poise.core.control.policy_exchange import exchange, hooked, mover_of, needs_of, policies_of
 from poise.core.control.prefix_index import PrefixIndex
 from poise.core.control.recovery import Recovering
@@ -126,6 +126,10 @@ class Control:
         moves = self.mover is not None or own["recovery"] is not None  # what moves requests sees those that it may move
         self.peers.settle(own, self.in_flight.tracks and not moves)
         self._observers = [policy.observe for policy in hooked(own, "observe")]
+        shared = hooked(own, "observe", SHARED)  # `peers` calls these with the ends of other gateways' requests
+        self._peer_observers = [
+            policy.observe for policy in hooked(own, "observe") if not any(policy is each for each in shared)
+        ]
         self._enters = [policy.enter for policy in hooked(own, "enter")]
         self._joins = [policy.joined for policy in hooked(own, "joined")]
         self._takes = [policy.taken for policy in hooked(own, "taken")]
@@ -147,9 +151,10 @@ class Control:
     def handle(self, event: Event) -> Actions:
         """The actions for `event`."""
         self.state.now = event.at
-        for observe in self._observers:
+        kind = type(event)
+        for observe in self._peer_observers if kind is PeerSent or kind is PeerEnded else self._observers:
             observe(event)
-        handler = _HANDLERS[type(event)]
+        handler = _HANDLERS[kind]
         return handler(self, event) if self.hedges is None else self.hedges.handle(event, handler)
 
     def arrive(self, request: RequestView, at: int) -> int | Actions:
@@ -281,7 +286,7 @@ class Control:
         for ended in self._ends:
             ended(request)
         if self.outbox is not None:
-            self.outbox.append(PeerEnded(self.state.now, -1, request.id, output_tokens))
+            self.outbox.append(made(PeerEnded, (self.state.now, -1, request.id, output_tokens)))
 
     def _put_back(self, requests: Sequence[RequestView]) -> None:
         """A request that was sent waits again."""
@@ -418,7 +423,7 @@ class Control:
     def _share(self, request: RequestView, replica: int = -1, decode: int = -1) -> None:
         """Where a request is now, for other gateways; by default it waits."""
         if self.outbox is not None:
-            self.outbox.append(PeerSent(self.state.now, -1, request, replica, decode))
+            self.outbox.append(made(PeerSent, (self.state.now, -1, request, replica, decode)))
 
     def _peer_sent(self, event: PeerSent) -> Actions:
         self.peers.sent(event)

@@ -9,9 +9,10 @@ class InFlight:
     """The control side's record of a request in flight (`view.FlightView`).
 
     replica: where its prompt is computed; decode: where its output is made (the same, unless a P/D pair).
-    prefilled: its prompt is computed and its KV cache fetched.  fallback: replicas to try where an engine refuses it.
-    sent_at, first_token_at: picoseconds, -1 for a first token not seen.  target: where it is moving to, -1: nowhere;
-    with `hedged` the place of its copy.
+    prefilled: of a P/D pair, its prompt is computed and its KV cache fetched. Only its output is left to make, and if
+    the replica that computed the prompt has changed its role, it may be made there.
+    fallback: replicas to try where an engine refuses it.  sent_at, first_token_at: picoseconds, -1 for a first token
+    not seen.  target: where it is moving to, -1: nowhere; with `hedged` the place of its copy.
     """
 
     __slots__ = (
@@ -37,11 +38,6 @@ class InFlight:
         return self.decode if self.prefilled else self.replica
 
     @property
-    def half(self) -> bool:
-        """Whether only its output is left to make, the prompt having been computed elsewhere."""
-        return self.prefilled and self.decode != self.replica
-
-    @property
     def places(self) -> set[int]:
         """All replicas that know of it."""
         places = {self.decode} if self.prefilled else {self.replica, self.decode}
@@ -49,10 +45,10 @@ class InFlight:
 
     def arrive(self) -> None:
         """It has arrived where it was moving to, or only its copy is left."""
-        if self.decode == self.replica:
-            self.replica = self.decode = self.target
-        elif self.prefilled:
+        if self.prefilled:
             self.decode = self.target
+        elif self.decode == self.replica:
+            self.replica = self.decode = self.target
         else:
             self.replica = self.target
         self.target = -1

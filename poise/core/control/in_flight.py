@@ -52,10 +52,10 @@ class InFlightTable:
             state.sent_to[flight.place].pop(request, None)
         if not flight.prefilled and state.status[flight.replica] in _PRESENT:
             state.ended(state.now, flight.request, flight.replica)
-        if flight.decode != flight.replica:
+        if flight.prefilled or flight.decode != flight.replica:
             self._leave(flight.request, flight.decode, True)
         if flight.target >= 0:
-            self._leave(flight.request, flight.target, flight.half)
+            self._leave(flight.request, flight.target, flight.prefilled)
         return flight
 
     def prefilled(self, request: int) -> None:
@@ -69,7 +69,7 @@ class InFlightTable:
         """A request begins to move to another replica: it counts at both until it arrives."""
         state = self.state
         flight.target = target
-        if not flight.half:
+        if not flight.prefilled:
             state.sent(state.now, flight.request, target)
         else:
             state.count(target, 1)
@@ -77,14 +77,14 @@ class InFlightTable:
     def moved(self, flight: InFlight) -> None:
         """It has arrived."""
         source = flight.place
-        self._leave(flight.request, source, flight.half)
+        self._leave(flight.request, source, flight.prefilled)
         flight.arrive()
         self._follow(flight, source)
 
     def stayed(self, flight: InFlight) -> None:
         """The move failed."""
         if flight.target >= 0:
-            self._leave(flight.request, flight.target, flight.half)
+            self._leave(flight.request, flight.target, flight.prefilled)
             flight.target = -1
 
     def _leave(self, request: RequestView, replica: int, half: bool) -> None:

@@ -6,7 +6,7 @@ Each gateway reports what it admits, sends and ends (`Control.outbox`), and the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from poise.core.control.flight import InFlight
@@ -14,16 +14,21 @@ from poise.core.control.in_flight import InFlightTable
 from poise.core.control.policy_exchange import hooked
 from poise.core.control.state import DRAINING, SERVING, State
 from poise.core.event import Finished, PeerEnded, PeerSent
+from poise.core.fast_tuple import made
 from poise.core.request import RequestView
 
 SHARED: Final = ("order", "admission")
 """Slots whose policies are called for the requests of other gateways: they share service and room among tenants."""
-HOOKS: Final = ("entered", "joined", "taken", "observe", "ended")
-"""The hooks that are called; `observe` with the end of a request alone."""
+
+Hooks = list[Callable[..., None]]
 
 
 class PeerRequests:
-    """Requests of other gateways by id, and their contribution to `state` and to the policies of `SHARED`."""
+    """Requests of other gateways by id, and their contribution to `state` and to the policies of `SHARED`.
+
+    Of the policies' hooks, `entered`, `joined`, `taken` and `ended` are called, and `observe` with the end of a request
+    alone.
+    """
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -31,47 +36,61 @@ class PeerRequests:
         self.known: dict[int, tuple[int, RequestView]] = {}
         """By id: the gateway and the request."""
         self.waiting: set[int] = set()
-        self._hooks: Mapping[str, list[Any]] = {}
+        self._entered: Hooks = []
+        self._joined: Hooks = []
+        self._taken: Hooks = []
+        self._observe: Hooks = []
+        self._ended: Hooks = []
 
     def settle(self, own: Mapping[str, Any], tracks: bool) -> None:
         """Call the policies of `own` from now on.  tracks: whether some policy reads `flights`."""
-        self._hooks = {hook: hooked(own, hook, SHARED) for hook in HOOKS}
+        self._entered = [policy.entered for policy in hooked(own, "entered", SHARED)]
+        self._joined = [policy.joined for policy in hooked(own, "joined", SHARED)]
+        self._taken = [policy.taken for policy in hooked(own, "taken", SHARED)]
+        self._observe = [policy.observe for policy in hooked(own, "observe", SHARED)]
+        self._ended = [policy.ended for policy in hooked(own, "ended", SHARED)]
         self.in_flight.track(tracks)
 
     def sent(self, event: PeerSent) -> None:
         """A request waits at its gateway, or was sent to a replica."""
-        request, state = event.request, self.state
-        if request.id not in self.known:
-            self.known[request.id] = event.gateway, request
-            for policy in self._hooks["entered"]:
-                policy.entered(request, state)
+        _, gateway, request, replica, decode = event
+        number = request.id
+        if number not in self.known:
+            self.known[number] = gateway, request
+            for entered in self._entered:
+                entered(request, self.state)
             self._wait(request)
-        elif event.replica < 0 and request.id not in self.waiting:
-            self._leave(request.id)
+        elif replica < 0 and number not in self.waiting:
+            self._leave(number)
             self._wait(request)
-        if event.replica < 0:
-            return
-        if request.id in self.waiting:
-            self.waiting.discard(request.id)
-            for policy in self._hooks["taken"]:
-                policy.taken(request, event.replica, state)
-        self._leave(request.id)
-        decode = event.replica if event.decode < 0 else event.decode
-        if {state.status[event.replica], state.status[decode]} <= {SERVING, DRAINING}:
-            self.in_flight.send(InFlight(request, event.replica, decode, (), state.now))
+        if replica >= 0:
+            self._go(request, replica, replica if decode < 0 else decode)
+
+    def _go(self, request: RequestView, replica: int, decode: int) -> None:
+        """A request is at a replica now, or at a pair."""
+        state, number = self.state, request.id
+        if number in self.waiting:
+            self.waiting.discard(number)
+            for taken in self._taken:
+                taken(request, replica, state)
+        self._leave(number)
+        if _present(state.status[replica]) and _present(state.status[decode]):
+            self.in_flight.send(InFlight(request, replica, decode, (), state.now))
 
     def ended(self, event: PeerEnded) -> bool:
         """A request ended; whether it was known."""
         known = self.known.pop(event.request, None)
         if known is None:
             return False
-        _, request = known
+        request = known[1]
         self.waiting.discard(request.id)
         self._leave(request.id)
-        for policy in self._hooks["observe"]:
-            policy.observe(Finished(event.at, request.id, event.output_tokens))
-        for policy in self._hooks["ended"]:
-            policy.ended(request)
+        if self._observe:
+            finished = made(Finished, (event.at, request.id, event.output_tokens))
+            for observe in self._observe:
+                observe(finished)
+        for ended in self._ended:
+            ended(request)
         return True
 
     def lost(self, gateway: int) -> None:
@@ -98,10 +117,15 @@ class PeerRequests:
 
     def _wait(self, request: RequestView) -> None:
         self.waiting.add(request.id)
-        for policy in self._hooks["joined"]:
-            policy.joined(request)
+        for joined in self._joined:
+            joined(request)
 
     def _leave(self, request: int) -> None:
         """A request is at no replica now."""
         if request in self.in_flight.flights:
             self.in_flight.end(request)
+
+
+def _present(status: int) -> bool:
+    """Whether something counts at a replica of this status."""
+    return status in (SERVING, DRAINING)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from poise.core.action import Abort, Action, Dispatch, Hedge, Move, Refuse, Scale, Wake
@@ -71,17 +71,21 @@ class World:
 
     def turn(self, event: Event) -> None:
         """Pass an event to control and execute its actions; events that these cause are queued and handled in order."""
-        waiting = self._waiting
         if self._turning:
-            waiting.append(event)
+            self._waiting.append(event)
             return
         self._turning = True
         try:
             self._one(event)
-            while waiting:
-                self._one(waiting.popleft())
+            while self._waiting:
+                self._one(self._waiting.popleft())
         finally:
             self._turning = False
+
+    def turn_all(self, events: Iterable[Event]) -> None:
+        """`turn` each of them, in order."""
+        for event in events:
+            self.turn(event)
 
     def _one(self, event: Event) -> None:
         keep = self.keep
@@ -202,7 +206,7 @@ class World:
             and proxied.state == SENT
             and proxied.call is not None
             and engine is not None
-            and not flight.half
+            and not flight.prefilled
         ):
             proxied.stop()
             decode = None if flight.decode == flight.replica else self.fleet.slots[flight.decode]

@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import LiteralScalarString
 
 from poise.core.errors import UserError
+from poise.live.requests.paths import READERS
 
 PORT: Final = 8000
 ADMIN_PORT: Final = 8001
@@ -209,8 +210,14 @@ def _pool(house: Manifests) -> Object:
 
 def _route(house: Manifests) -> Object:
     pool = {"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": house.name}
-    rule = {"matches": [{"path": {"type": "PathPrefix", "value": "/v1"}}], "backendRefs": [pool]}
+    rule = {"matches": [{"path": path} for path in _paths()], "backendRefs": [pool]}
     return {"parentRefs": [{"name": house.pool}], "rules": [rule | {"timeouts": {"request": "0s"}}]}
+
+
+def _paths() -> list[Object]:
+    """The paths that the gateway decides on: all below /v1, and each of the others."""
+    others = sorted(path.decode() for path in READERS if not path.startswith(b"/v1/"))
+    return [{"type": "PathPrefix", "value": "/v1"}, *({"type": "Exact", "value": path} for path in others)]
 
 
 def _yaml(documents: list[Object]) -> str:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import os
-from typing import Final, TypeVar
+from collections import deque
+from collections.abc import Callable
+from typing import Final, TypeVar, cast
 
 from poise.live.peers.wire import (
     FIRST_BYTES,
@@ -32,6 +35,9 @@ BEAT_S: Final = 1.0
 UNSENT_BYTES: Final = 32 << 20
 """A gateway that has not read so many bytes is dropped; it gets everything anew when it is back."""
 
+UNREAD: Final = 4
+"""Most frames before the greeting is over; it has two in each direction."""
+
 Word = TypeVar("Word", Challenge, Hello, Welcome)
 
 
@@ -39,13 +45,90 @@ class Refused(Exception):
     """The other side is not a gateway, or has another key."""
 
 
-class Link:
-    """An open connection. gateway: the other side's name."""
+class Link(asyncio.Protocol):
+    """An open connection. gateway: the other side's name.
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    opened: called with a connection that the other side opened.
+    """
+
+    def __init__(self, opened: Callable[[Link], None] | None = None) -> None:
         self.gateway = ""
-        self._reader = reader
-        self._writer = writer
+        self._opened = opened
+        self._loop = asyncio.get_running_loop()
+        self._buffer = bytearray()
+        self._most = FIRST_BYTES
+        self._frames: deque[bytes] = deque()  # of the greeting
+        self._hear: Callable[[list[Message]], None] | None = None
+        self._heard_at = self._loop.time()
+        self._gone = asyncio.Event()
+        self._broke = False
+        self._why = ConnectionError("the connection ended")
+        self._news = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    # Called by the transport -----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection is open."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are of no class of asyncio's
+        if self._opened is not None:
+            self._opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes arrived: hand on each frame that is whole."""
+        self._heard_at = self._loop.time()
+        buffer = self._buffer
+        buffer += data
+        start = 0
+        while len(buffer) - start >= LENGTH_BYTES and not self._gone.is_set():
+            body = start + LENGTH_BYTES
+            length = int.from_bytes(buffer[start:body], "big")
+            if length > self._most:
+                self._end(f"a frame of {length} bytes")
+            elif len(buffer) - body < length:
+                break
+            else:
+                start = body + length
+                self._frame(bytes(buffer[body:start]))
+        del buffer[:start]
+
+    def pause_writing(self) -> None:
+        """The other side has much to read."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """The other side has read most of it."""
+        self._writable.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection ended: it broke, or the other side closed it."""
+        self._broke = self._broke or exc is not None
+        self._end(str(exc or "the connection ended"))
+
+    def _frame(self, body: bytes) -> None:
+        if self._hear is None:
+            self._frames.append(body)
+            self._news.set()
+            if len(self._frames) > UNREAD:
+                self._end("too many frames")
+            return
+        try:
+            heard = messages(body)
+        except ValueError as error:
+            self._end(str(error))
+            return
+        self._hear(heard)
+
+    def _end(self, why: str) -> None:
+        """Nothing is heard any more."""
+        if not self._gone.is_set():
+            self._why = ConnectionError(why)
+            for each in (self._gone, self._news, self._writable):
+                each.set()
+            self._transport.abort()
+
+    # The greeting ----------------------------------------------------------------------------------------------------
 
     async def greet(self, own: str, key: bytes) -> bool:
         """Call as gateway `own`; whether the other side wants the prompts that were sent before it ran.
@@ -59,7 +142,7 @@ class Link:
                 raise Refused(f"it speaks version {challenge.version}, and this gateway {VERSION}; run one version")
             nonce = os.urandom(16)
             answer = proof(key, "caller", challenge.nonce, own, self.gateway)
-            self._writer.write(frame(Hello(own, nonce, answer)))
+            self._transport.write(frame(Hello(own, nonce, answer)))
             welcome = await self._word(Welcome)
             if not hmac.compare_digest(welcome.proof, proof(key, "listener", nonce, self.gateway, own)):
                 raise Refused("it has another key; give all gateways the same")
@@ -69,51 +152,61 @@ class Link:
         """Answer a caller's greeting; raises as `greet` does."""
         async with asyncio.timeout(GREETING_S):
             nonce = os.urandom(16)
-            self._writer.write(frame(Challenge(VERSION, own, nonce)))
+            self._transport.write(frame(Challenge(VERSION, own, nonce)))
             hello = await self._word(Hello)
             self.gateway = hello.gateway
             if not hmac.compare_digest(hello.proof, proof(key, "caller", nonce, self.gateway, own)):
                 raise Refused("a caller has another key; give all gateways the same")
-            self._writer.write(frame(Welcome(proof(key, "listener", hello.nonce, own, self.gateway), empty)))
+            self._transport.write(frame(Welcome(proof(key, "listener", hello.nonce, own, self.gateway), empty)))
 
     async def _word(self, kind: type[Word]) -> Word:
+        while not self._frames and not self._gone.is_set():
+            self._news.clear()
+            await self._news.wait()
+        if self._broke and not self._frames:
+            raise self._why
         try:
-            word: FirstWord = first_word(await self._frame(FIRST_BYTES))
-        except (ValueError, asyncio.IncompleteReadError):
+            word: FirstWord = first_word(self._frames.popleft())
+        except (ValueError, IndexError):
             raise Refused("the greeting broke off: it is not a gateway, or has another key") from None
         if not isinstance(word, kind):
             raise Refused(f"it sent {type(word).__name__} where {kind.__name__} is due")
         return word
 
-    async def read(self) -> list[Message]:
-        """The next messages; OSError when the connection ends, is silent for too long, or brings anything else."""
-        try:
-            async with asyncio.timeout(SILENCE_S):
-                return messages(await self._frame(FRAME_BYTES))
-        except (ValueError, asyncio.IncompleteReadError) as error:
-            raise ConnectionError(str(error)) from None
+    # Reports ---------------------------------------------------------------------------------------------------------
 
-    async def _frame(self, most: int) -> bytes:
-        length = int.from_bytes(await self._reader.readexactly(LENGTH_BYTES), "big")
-        if length > most:
-            raise ValueError(f"a frame of {length} bytes")
-        return await self._reader.readexactly(length)
+    async def hear(self, hear: Callable[[list[Message]], None]) -> None:
+        """Call `hear` with what the other side reports.
+
+        OSError when the connection ends, is silent for too long, or brings anything else.
+        """
+        self._hear, self._most = hear, FRAME_BYTES
+        while self._frames:
+            self._frame(self._frames.popleft())
+        while not self._gone.is_set():
+            silent_at = self._heard_at + SILENCE_S
+            if silent_at <= self._loop.time():
+                raise ConnectionError("it is silent")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(silent_at):
+                    await self._gone.wait()
+        raise self._why
 
     def write(self, data: bytes) -> bool:
         """Send a frame; False where the other side has stopped reading."""
-        if self._writer.transport.get_write_buffer_size() > UNSENT_BYTES:
+        if self._transport.get_write_buffer_size() > UNSENT_BYTES:
             return False
-        self._writer.write(data)
+        self._transport.write(data)
         return True
 
     async def drain(self) -> None:
         """Wait until the other side has read most of what was sent."""
-        await self._writer.drain()
+        await self._writable.wait()
 
     async def closed(self) -> None:
         """Return when the other side has closed the connection; it never sends anything here."""
-        await self._reader.read(1)
+        await self._gone.wait()
 
     def close(self) -> None:
         """Close at once."""
-        self._writer.transport.abort()
+        self._end("it was closed here")

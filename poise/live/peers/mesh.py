@@ -14,13 +14,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from poise.core.event import PeerEnded, PeerLost, PeerSent, PrefixSent
+from poise.core.event import PeerEnded, PeerLost, PeerSent
 from poise.live.gateway.api import Api
 from poise.live.gateway.fleet import Engine
 from poise.live.gateway.world import World
 from poise.live.peers.link import BEAT_S, Link, Refused
 from poise.live.peers.translation import Translation
-from poise.live.peers.wire import Answered, Ended, Message, Prefix, Sent, frame
+from poise.live.peers.wire import Answered, Message, frame
 
 log = logging.getLogger("poise.gateway")
 
@@ -69,11 +69,12 @@ class Mesh:
 
     async def listen(self, address: Address) -> int:
         """Let other gateways call at `address`; returns the port (0 for a Unix socket). OSError where it is taken."""
-        self._beating = self._beating or asyncio.get_running_loop().create_task(self._beat())
+        loop = asyncio.get_running_loop()
+        self._beating = self._beating or loop.create_task(self._beat())
         if isinstance(address, Path):
-            self._servers.append(await asyncio.start_unix_server(self._called, address))
+            self._servers.append(await loop.create_unix_server(lambda: Link(self._called), address))
             return 0
-        server = await asyncio.start_server(self._called, *address)
+        server = await loop.create_server(lambda: Link(self._called), *address)
         self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
 
@@ -114,12 +115,9 @@ class Mesh:
         answers, self._answers = self._answers, []
         if not self._links or not (news or answers):
             return
-        data = frame([*map(self._message, news), *answers])
+        data = frame([*self._names.messages(news), *answers])
         for link in list(self._links.values()):
             self._write(link, data)
-
-    def _message(self, news: PeerSent | PeerEnded) -> Message:
-        return self._names.sent(news) if isinstance(news, PeerSent) else self._names.ended(news)
 
     def _write(self, link: Link, data: bytes) -> None:
         if not link.write(data):
@@ -145,9 +143,10 @@ class Mesh:
             wait = min(2 * wait, LAST_WAIT_S)
 
     async def _connect(self, address: Address) -> Link:
+        loop = asyncio.get_running_loop()
         if isinstance(address, Path):
-            return Link(*await asyncio.open_unix_connection(address))
-        return Link(*await asyncio.open_connection(*address))
+            return (await loop.create_unix_connection(Link, str(address)))[1]
+        return (await loop.create_connection(Link, *address))[1]
 
     async def _attempt(
         self, place: Address | str, open_: Callable[[], Awaitable[Link]], use: Callable[[Link], Awaitable[None]]
@@ -176,14 +175,14 @@ class Mesh:
         self._links[link.gateway] = link
         log.info("reporting to gateway %s", link.gateway)
         try:
-            self._write(link, frame([self._names.sent(each) for each in self._open()]))
+            self._write(link, frame(self._names.messages(self._open())))
             if empty:
                 await self._hand_over(link)
             await link.closed()
         finally:
             del self._links[link.gateway]
 
-    def _open(self) -> list[PeerSent]:
+    def _open(self) -> list[PeerSent | PeerEnded]:
         """All requests of this gateway that have not ended."""
         control, now = self._world.control, self._world.clock()
         sent = [PeerSent(now, -1, each.request, each.replica, each.decode) for each in control.flights.values()]
@@ -202,21 +201,16 @@ class Mesh:
 
     # Hearing ---------------------------------------------------------------------------------------------------------
 
-    async def _called(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._serving.add(task)
-        link = Link(reader, writer)
+    def _called(self, link: Link) -> None:
+        """Another gateway has opened a connection."""
 
         async def opened() -> Link:
             return link
 
-        try:
-            await self._attempt("another address", opened, self._hear)
-        except asyncio.CancelledError:
-            pass  # the gateway stops
-        finally:
-            self._serving.discard(task)
+        task = asyncio.get_running_loop().create_task(self._attempt("another address", opened, self._hear))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+        task.add_done_callback(lambda _: link.close())  # one that was cancelled before it began
 
     async def _hear(self, link: Link) -> None:
         """Pass on what another gateway reports, until it is gone."""
@@ -232,9 +226,7 @@ class Mesh:
         self._callers[link.gateway] = link
         ids: dict[int, int] = {}
         try:
-            while True:
-                for message in await link.read():
-                    self._take(message, number, ids)
+            await link.hear(lambda messages: self._take(messages, number, ids))
         finally:
             if self._callers.get(link.gateway) is link:
                 del self._callers[link.gateway]
@@ -243,21 +235,6 @@ class Mesh:
     def _lost(self, number: int) -> None:
         self._world.turn(PeerLost(self._world.clock(), number))
 
-    def _take(self, message: Message, gateway: int, ids: dict[int, int]) -> None:
-        """One message of a gateway; `ids` maps its requests' ids to those that they have here."""
-        names, world = self._names, self._world
-        now = world.clock()
-        if isinstance(message, Sent):
-            if message.id not in ids:
-                ids[message.id] = names.new_id()
-            world.turn(names.event(message, gateway, ids[message.id], now))
-        elif isinstance(message, Ended):
-            number = ids.pop(message.id, None)
-            if number is not None:
-                world.turn(PeerEnded(now, gateway, number, message.output_tokens))
-        elif isinstance(message, Prefix):
-            slot = names.slot(message.engine)
-            if slot >= 0:
-                world.turn(PrefixSent(now, slot, message.ids, message.ends))
-        else:
-            self._api.remember(message.response, names.slot(message.engine))
+    def _take(self, messages: list[Message], gateway: int, ids: dict[int, int]) -> None:
+        """Messages of a gateway; `ids` maps its requests' ids to those that they have here."""
+        self._world.turn_all(self._names.events(messages, gateway, ids, self._world.clock()))

@@ -47,9 +47,10 @@ class Welcome(msgspec.Struct, tag="welcome", array_like=True, frozen=True):
 
 
 class Sent(msgspec.Struct, tag="sent", array_like=True, frozen=True):
-    """A request waits at the sender, or was sent to `engine` (and `decode` for a P/D pair); fields as in `RequestView`.
+    """A request waits at the sender, or was sent to `engine`; fields as in `RequestView`.
 
-    age_us: microseconds since it arrived.  lora: the adapter's name, empty for none.
+    decode: the other half of a P/D pair, else empty.  age_us: microseconds since it arrived.  lora: the adapter's name,
+    empty for none.
     """
 
     id: int

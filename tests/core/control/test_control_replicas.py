@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from poise.core.action import Abort, Decision, Dispatch, Hold, Refuse, Route
+from poise.core.action import Abort, Decision, Dispatch, Hold, Move, Refuse, Route
 from poise.core.chance import Chance
 from poise.core.control.control import Control
 from poise.core.errors import PolicyError
@@ -15,10 +15,13 @@ from poise.core.event import (
     Event,
     Finished,
     FirstToken,
+    Moved,
     Prefilled,
     ReplicaJoined,
     ReplicaLeft,
     ReplicaLost,
+    ReplicaUpdated,
+    Tick,
 )
 from poise.core.request import RequestView
 from poise.core.spec import Belief, ReplicaSpec
@@ -180,6 +183,27 @@ def test_losing_the_prefill_half_does_not_matter_once_it_is_done() -> None:
     control.handle(Prefilled(1, 0, 0))
     assert control.handle(ReplicaLost(2, 0)) == ()
     assert set(control.flights) == {0}
+
+
+def test_a_request_that_moves_to_where_its_prompt_was_computed_counts_there_until_it_ends() -> None:
+    """Replica 0 computed the prompt, became a decode replica, and takes the output over from replica 1."""
+
+    class Mover:
+        def move(self, cluster: ClusterView) -> list[Move]:
+            return [Move(0, 1, 0)] if cluster.now == 5 else []
+
+    control = a_control(least_requests, PAIR, mover=Mover())
+    arrive(control, 0)
+    for event in (
+        Prefilled(1, 0, 0), Draining(2, 0), ReplicaLeft(3, 0), ReplicaUpdated(4, 0, ReplicaSpec(role="decode")),
+        ReplicaJoined(4, 0), Tick(5),
+    ):  # fmt: skip
+        control.handle(event)
+    assert list(control.state.requests) == [1, 1, 0]
+    control.handle(Moved(6, 0, 1, 0))
+    assert list(control.state.requests) == [1, 0, 0]
+    control.handle(Finished(7, 0, 4))
+    assert list(control.state.requests) == [0, 0, 0]
 
 
 # The router as an object ----------------------------------------------------------------------------------------------

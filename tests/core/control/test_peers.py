@@ -8,6 +8,7 @@ from poise.core.action import Dispatch, Refuse
 from poise.core.control.control import Control
 from poise.core.event import (
     Arrived,
+    Event,
     Exchanged,
     Finished,
     PeerEnded,
@@ -108,6 +109,22 @@ def test_prefixes_sent_by_others_or_before_are_believed_cached() -> None:
     control.handle(sent(2, 1, **prompt))
     control.handle(PrefixSent(0, 0, (7,), (64,)))
     assert list(control.state.cached_tokens(a_request(id=0, **prompt))) == [64, 96]
+
+
+def test_policies_that_share_observe_the_end_of_another_gateways_request_and_others_observe_its_reports() -> None:
+    class Router(LeastRequests):
+        def observe(self, event: Event) -> None:
+            seen.append(("router", type(event)))
+
+    class Order(VirtualTokenCounter):
+        def observe(self, event: Event) -> None:
+            seen.append(("order", type(event)))
+
+    seen: list[tuple[str, type]] = []
+    control = a_gateway(router=Router(), order=Order())
+    control.handle(sent(2, 0))
+    control.handle(PeerEnded(1, 1, -2, 5))
+    assert seen == [("router", PeerSent), ("router", PeerEnded), ("order", Finished)]
 
 
 def test_what_is_shared_is_each_change_of_a_request_once() -> None:

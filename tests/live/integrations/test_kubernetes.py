@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 
 from poise.core.errors import UserError
 from poise.live.integrations.kubernetes import ADMIN_PORT, PICKER_PORT, PORT, TOKEN, manifests
+from poise.live.requests.paths import READERS
 from poise.plan.deploy.check import faults
 from poise.scenario.serve.schema import Gateway
 from tests import cached
@@ -80,6 +81,16 @@ def test_the_pool_is_picked_from_by_the_gateway() -> None:
     assert route["parentRefs"] == [{"name": "inference"}]
     assert route["rules"][0]["backendRefs"][0]["name"] == "poise"
     assert gateway_file(objects)["envoy"] == {"host": "0.0.0.0", "port": PICKER_PORT}
+
+
+def test_the_route_takes_every_path_that_the_gateway_decides_on() -> None:
+    (rule,) = made(pool="inference")["HTTPRoute", "poise"]["spec"]["rules"]
+    paths = [each["path"] for each in rule["matches"]]
+    below = [path["value"] for path in paths if path["type"] == "PathPrefix"]
+    exact = {path["value"] for path in paths if path["type"] == "Exact"}
+    assert below == ["/v1"]
+    assert {path.decode() for path in READERS if not path.startswith(b"/v1/")} == exact
+    assert exact >= {"/rerank", "/v2/rerank", "/score", "/tokenize", "/detokenize", "/classify", "/pooling"}
 
 
 OTHERS = ("InferencePool", "HTTPRoute", "ServiceMonitor")
