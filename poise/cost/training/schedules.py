@@ -105,8 +105,11 @@ COUNTS: dict[str, tuple[str, Callable[[int, int], bool]]] = {
     "dualpipe": ("even, and microbatches at least twice the ranks", lambda p, m: p % 2 == m % 2 == 0 and m >= 2 * p),
     "chimera": ("even", lambda p, m: p % 2 == m % 2 == 0),
     "bitpipe": ("even, and microbatches a multiple of the ranks", lambda p, m: p % 2 == m % p == 0),
+    "dualpipe_v": ("at most half the microbatches", lambda p, m: m >= 2 * p),
+    "gis": ("a divisor of the microbatches", lambda p, m: m % p == 0),
+    "gis_h": ("such that half of them, rounded up, divide the microbatches", lambda p, m: m % ((p + 1) // 2) == 0),
 }
-"""What ranks and microbatches of bidirectional schedules must be."""
+"""What ranks and microbatches of some schedules must be."""
 
 REFUSED = {
     "pipedream": "uses stale weights, so it trains another way; take one_f_one_b",

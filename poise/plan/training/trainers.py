@@ -8,7 +8,7 @@ from typing import Any
 
 from poise.core.errors import UserError
 from poise.cost.training import Job, Layout
-from poise.cost.training.schedules import FORMS
+from poise.cost.training.schedules import FORMS, LIMITED
 from poise.plan.training.exports import About
 from poise.plan.training.exports.accelerate import check_accelerate
 from poise.plan.training.exports.deepspeed import check_deepspeed
@@ -21,8 +21,8 @@ from poise.plan.training.exports.torchtitan import SCHEDULES as TORCHTITAN
 from poise.plan.training.exports.torchtitan import check_torchtitan
 from poise.plan.training.space import Space
 
-OWN = tuple(name for name, form in FORMS.items() if form.copies == 1 and name not in TORCHTITAN)
-"""Schedules of the search that torchtitan runs from a CSV."""
+OWN = tuple(name for name, form in FORMS.items() if form.copies == 1 and name not in {*TORCHTITAN, *LIMITED, "v_auto"})
+"""Schedules of the search that torchtitan runs from a CSV; those that are searched for each layout take too long."""
 
 
 @dataclass(frozen=True, slots=True)
