@@ -24,8 +24,8 @@ class Mla:
 class Moe:
     """Mixture-of-experts feed-forward blocks; `ffn` and `shared_ffn` are inner widths of one expert.
 
-    `layers` counts the MoE layers; the model's other layers keep a dense feed-forward block. Experts are gated
-    (three matrices); `bias` counts the bias values of one routed expert.
+    `layers` counts the MoE layers; the model's other layers keep a dense feed-forward block. Experts have
+    three matrices where the model is `gated`, else two; `bias` counts the bias values of one routed expert.
     """
 
     experts: int
@@ -138,14 +138,15 @@ class Model:
     @property
     def expert_parameters(self) -> int:
         """Weights of one routed expert of one layer; 0 for a dense model."""
-        return 3 * self.hidden * self.moe.ffn + self.moe.bias if self.moe else 0
+        return (3 if self.gated else 2) * self.hidden * self.moe.ffn + self.moe.bias if self.moe else 0
 
     @property
     def shared_parameters(self) -> int:
         """Weights of one MoE layer that every token passes besides routed experts: shared experts and the router."""
         if self.moe is None:
             return 0
-        return 3 * self.hidden * self.moe.shared * self.moe.shared_ffn + self.hidden * self.moe.experts
+        wide = (3 if self.gated else 2) * self.moe.shared * self.moe.shared_ffn
+        return self.hidden * (wide + self.moe.experts)
 
     @property
     def embedding_parameters(self) -> int:

@@ -62,6 +62,8 @@ def _show_tables(found: Answered) -> None:
         show_training(found.training)
     for line in found.profiles:
         print(line)
+    for name in found.unread:
+        print(f"not read: {name}")
 
 
 def _folder(options: ValidateOptions) -> Path:

@@ -21,6 +21,7 @@ from poise.validation.stage import FILE, read_stages
 from poise.validation.training.answer import Answer as Trained
 from poise.validation.training.answer import answers as answer_training
 from poise.validation.training.answer import read_runs
+from poise.validation.unread import unread
 
 TABLE = Path("fidelity") / "serving_e2e.csv"
 TRAINING = (Path("fidelity_training"), Path("training_iteration_times"))
@@ -32,7 +33,7 @@ class Answered:
 
     faults: a line for each row that could not be read.  peers: published errors by metric and simulator.
     operators: scores of single operators.  profiles: what was read of their profiles, and what was left out.
-    training: answers to measured training runs.
+    training: answers to measured training runs.  unread: tables of the folder that are not read.
     """
 
     answers: list[Answer] = field(default_factory=list)
@@ -41,13 +42,14 @@ class Answered:
     operators: list[Score] = field(default_factory=list)
     profiles: list[str] = field(default_factory=list)
     training: list[Trained] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
 
 
 def answer_folder(folder: Path, workers: Workers | None = None, progress: Meter | None = None) -> Answered:
     """Answers to every measurement below `folder`, whichever of the known files are there; UserError where none is."""
     if not folder.is_dir():
         raise UserError(f"{folder}: is not a folder; give the folder of measurements, or set POISE_DATA")
-    found = Answered(peers=read_peers(folder))
+    found = Answered(peers=read_peers(folder), unread=unread(folder))
     table = next((path for path in (folder / TABLE, folder / TABLE.name) if path.is_file()), None)
     runs = sorted(path.parent for path in (folder / SOURCE).glob("*/requests.jsonl.gz"))
     profiled = any_profiles(folder)

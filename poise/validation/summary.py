@@ -16,6 +16,7 @@ from poise.validation.names import short_name
 from poise.validation.score import ALL, Score, totals
 from poise.validation.show import best_peers, share
 from poise.validation.training.score import REGRET, training_scores
+from poise.validation.unread import in_words
 
 METRICS, COMPARED = 2, 2
 """Metrics of serving that are listed: those with most answers, and of the others those that peers have published."""
@@ -24,7 +25,8 @@ METRICS, COMPARED = 2, 2
 def show_summary(found: Answered, file: TextIO | None = None) -> None:
     """Print the headline, the metrics with most answers, training and operators, and what has no answer."""
     out = file or sys.stdout
-    rest = [line for line in (_training(found), _operators(found.operators), _unanswered(found)) if line]
+    ends = (_training(found), _operators(found.operators), _unanswered(found), in_words(found.unread))
+    rest = [line for line in ends if line]
     first = headline(found) or ("" if rest else "Nothing was answered.")
     out.write(f"{first}\n" if first else "")
     scored = sorted((each for each in totals(found.answers) if each.answered), key=lambda each: -each.answered)

@@ -10,11 +10,29 @@ import numpy as np
 import numpy.typing as npt
 
 from poise.cost.training.job import Job
-from poise.cost.training.layout import RECOMPUTE, Layout
+from poise.cost.training.layout import OPERATIONS, RECOMPUTE, Layout
 from poise.cost.training.schedules import SCHEDULES
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+
+
+FULL = RECOMPUTE.index("full")
+SOME = 4
+"""Numbers of recomputation from here on name operations, a bit each."""
+
+
+def recompute_code(layout: Layout) -> int:
+    """The number of a layout's recomputation."""
+    if layout.recompute != "operations":
+        return RECOMPUTE.index(layout.recompute)
+    return SOME + sum(1 << OPERATIONS.index(each) for each in set(layout.operations))
+
+
+def again(codes: Any, operation: str) -> Any:
+    """Whether `operation` is computed again, alone or by `selective`, by numbers of recomputation."""
+    named = (codes >= SOME) & ((codes - SOME) >> OPERATIONS.index(operation) & 1 > 0)
+    return named | (codes == RECOMPUTE.index("selective")) if operation == "attention" else named
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +71,17 @@ class Columns:
     def layout(self, row: int, job: Job) -> Layout:
         """One row as a layout."""
         pick = {f.name: getattr(self, f.name)[row] for f in fields(Columns)}
+        code = int(pick["recompute"])
+        named: dict[str, Any] = {"recompute": RECOMPUTE[code] if code < SOME else "operations"}
+        if code >= SOME:
+            named["operations"] = tuple(each for at, each in enumerate(OPERATIONS) if (code - SOME) >> at & 1)
         counts = ("tensor", "pipeline", "data", "context", "expert", "expert_tensor", "chunks", "micro_batch", "zero")
         return Layout(
-            **{name: int(pick[name]) for name in counts},
+            **{name: int(pick[name]) for name in counts},  # type: ignore[arg-type]
             sequence_parallel=bool(pick["sequence_parallel"]),
             reshard=bool(pick["reshard"]),
             recompute_layers=_some(job, pick),
-            recompute=RECOMPUTE[int(pick["recompute"])],  # type: ignore[arg-type]
+            **named,
             schedule=SCHEDULES[int(pick["schedule"])],
             offload_optimizer=bool(pick["offload_optimizer"]),
             offload_activations=float(pick["offload_activations"]),
@@ -125,7 +147,7 @@ def columns(job: Job, layouts: Sequence[Layout]) -> Columns:
     found: dict[str, Any] = {name: np.array([int(getattr(each, name)) for each in layouts]) for name in names}
     return Columns(
         **found,
-        recompute=np.array([RECOMPUTE.index(each.recompute) for each in layouts]),
+        recompute=np.array([recompute_code(each) for each in layouts]),
         schedule=np.array([SCHEDULES.index(each.schedule) for each in layouts]),
         offload_activations=np.array([each.offload_activations for each in layouts]),
         again_layers=np.array([_again(job, each) for each in layouts], dtype=np.float64),

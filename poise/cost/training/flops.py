@@ -10,7 +10,8 @@ def layer_weights(model: Model) -> float:
     moe = model.moe.layers if model.moe else 0
     sparse = model.moe.active * model.expert_parameters + model.shared_parameters if model.moe else 0
     block = (model.dense_layers * model.ffn_parameters + moe * sparse) / model.layers
-    return model.attention_parameters + block
+    part = model.linear_layers / model.layers
+    return (1 - part) * model.attention_parameters + part * model.linear_parameters + block
 
 
 def scores_width(model: Model) -> int:

@@ -9,7 +9,7 @@ from poise.core.errors import ScenarioError
 from poise.core.model import Model, Moe
 from poise.core.spec import Device
 
-Precision = Literal["bf16", "fp8"]
+Precision = Literal["bf16", "fp8", "fp8_rows", "mxfp8", "fp8_block", "nvfp4"]
 Attention = Literal["flash", "flash2", "fused", "eager"]
 Fused = Literal["all", "norms", "none"]
 
@@ -28,7 +28,15 @@ class Job:
     fused: which light kernels are: all, norms alone, or none.  gathered: every tensor rank has all logits at the loss,
     for which PyTorch's own cross entropy is used.  early_stop: recomputation ends at the last value that the backward
     needs, short of a layer's last product (PyTorch's non-reentrant checkpoints).
-    host: the software whose launching times are taken ("" the usual ones).  dropout: whether masks are kept.
+    precision: of the layers' products: 16 bits; 8 bits with one scale a tensor (`fp8`) or row (`fp8_rows`), for 32
+    values (`mxfp8`) or for blocks of 128 (`fp8_block`, DeepSeek-V3); 4 bits (`nvfp4`). Attention,
+    router and head stay in 16 bits.
+    host: the software whose figures are taken ("" Megatron's, `poise.cost.training.figures`).  dropout: whether masks
+    are kept.  adapters: the rank of LoRA's adapters, the model's own weights frozen (0: all weights are trained).
+    skew: the load of the fullest rank of experts over the mean (1: even loads).
+    chunked: the loss is computed in parts, so that logits are never whole.
+    once: tokens are sent to a rank once for all of its experts (DeepEP, HybridEP), not once for each (all-to-all).
+    paired: an exchange of one microbatch runs beside another's compute (DualPipe; Megatron-LM's overlap in 1F1B).
     """
 
     model: Model
@@ -46,6 +54,11 @@ class Job:
     early_stop: bool = False
     dropout: bool = False
     host: str = ""
+    adapters: int = 0
+    skew: float = 1.0
+    chunked: bool = False
+    once: bool = True
+    paired: bool = False
 
     def __post_init__(self) -> None:
         for name in ("devices", "sequence", "batch"):
@@ -74,7 +87,12 @@ class Job:
     @property
     def peak(self) -> float:
         """FLOP/s by which utilisation counts."""
-        return (self.device.fp8_flops if self.precision == "fp8" else 0.0) or self.device.bf16_flops
+        return (self.device.fp8_flops if self.narrow else 0.0) or self.device.bf16_flops
+
+    @property
+    def narrow(self) -> bool:
+        """Whether the layers' products are in fewer than 16 bits."""
+        return self.precision != "bf16" and self.device.fp8_flops > 0
 
 
 def shape(

@@ -14,15 +14,21 @@ class Kernels:
 
     def __init__(self, device: Device, precision: str, attention: str, use: Figures) -> None:
         self.device, self.use, self.attention = device, use, attention
-        self.form = "fp8" if precision == "fp8" and device.fp8_flops else "bf16"
+        self.narrow = precision != "bf16" and device.fp8_flops > 0
         self.new = device.fp8_flops > 0
-        self._slower = use.gemm_new if self.new else use.gemm
+        self._slower = slower(device, use)
+        self._narrower = narrower(precision, use) * device.bf16_flops / max(device.fp8_flops, 1.0)
 
-    def product(self, m: float, n: float, k: float) -> float:
-        """(m × k)(k × n) in the precision of training; in 8 bits, inputs are quantised first."""
-        if self.form == "bf16":
+    def product(self, m: float, n: float, k: float, *, cast: bool = True) -> float:
+        """(m × k)(k × n) in the precision of training; in 8 or 4 bits its inputs are quantised first, by `cast`.
+
+        Engines' own 8-bit products, which the tables hold, quantise within; training's are those of 16 bits at the
+        narrower format's peak.
+        """
+        if not self.narrow:
             return self.wide(m, n, k)
-        return self.use.gemm_fp8 * _gemm(self.device, "fp8", m, n, k) + self.stream(self.use.casts * m * k)
+        seconds = self._narrower * self._slower * _gemm(self.device, "bf16", m, n, k)
+        return seconds + self.stream(self.use.casts * m * k) if cast else seconds
 
     def wide(self, m: float, n: float, k: float) -> float:
         """A product that stays in 16 bits: the head's."""
@@ -32,10 +38,12 @@ class Kernels:
     def flash(self, sequences: float, queries: float, keys: float, heads: float, width: float) -> tuple[float, float]:
         """Forward and backward of causal flash attention: 4 and 10 FLOP per value of half the scores (Dao 2023, 3.1).
 
-        FlashAttention 2 keeps its rate on newer devices, whose own matrix units it does not use (Shah 2024, 1).
+        FlashAttention 2 keeps its rate on newer devices, whose own matrix units it does not use (Shah 2024, 1), and so
+        do AMD's ports of it.
         """
         pairs = sequences * heads * queries * keys / 2
-        reached = self.use.flash2_new if self.new and self.attention == "flash2" else self.use.flash
+        second = self.new and (self.attention == "flash2" or self.device.vendor == "AMD")
+        reached = self.use.flash2_new if second else self.use.flash
         back = reached * self.use.flash_back
         short = 1 + self.use.flash_short / keys
         rate = self.device.bf16_flops * (1.0 if width >= 128 else self.use.flash_narrow)
@@ -49,6 +57,35 @@ class Kernels:
     def stream(self, moved: float) -> float:
         """`moved` bytes read or written by light kernels."""
         return moved / (self.device.memory_bw * self.use.stream)
+
+
+HOPPER, BLACKWELL = 700 / 989e12, 1000 / 2250e12
+CDNA_3, CDNA_4 = 750 / 1307e12, 1400 / 2516e12
+"""Watts per FLOP/s of H100, B200, MI300X and MI355X with all of their power."""
+
+
+def slower(device: Device, use: Figures) -> float:
+    """The time of products in a training load beside that of the same products alone, by kind of device.
+
+    A long load of products is bound by power: a part whose limit is lower for the same peak runs at lower clocks.
+    """
+    if device.vendor == "Google":
+        return use.gemm_tpu
+    if not device.fp8_flops:
+        return use.gemm
+    usual, factor = (BLACKWELL, use.gemm_blackwell) if device.fp4_flops else (HOPPER, use.gemm_new)
+    if device.vendor == "AMD":
+        usual, factor = (CDNA_4, use.gemm_amd_new) if device.fp4_flops else (CDNA_3, use.gemm_amd)
+    own = device.tdp_w / device.bf16_flops or usual
+    return factor * float((usual / own) ** use.power)
+
+
+def narrower(precision: str, use: Figures) -> float:
+    """The time of narrow products beside 8-bit ones with one scale, by how values are scaled."""
+    scales = {
+        "fp8_rows": use.rows, "mxfp8": use.blocks_32, "fp8_block": use.blocks_128, "nvfp4": use.nvfp4,
+    }  # fmt: skip
+    return use.gemm_fp8 * scales.get(precision, 1.0)
 
 
 @lru_cache(maxsize=16)

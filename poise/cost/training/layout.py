@@ -9,9 +9,16 @@ from poise.core.errors import ScenarioError
 from poise.cost.training.job import Job
 from poise.cost.training.schedules import COUNTS, FORMS, LOOP, allowed, why_not
 
-Recompute = Literal["none", "selective", "full"]
+Recompute = Literal["none", "selective", "full", "operations"]
 
 RECOMPUTE = ("none", "selective", "full")
+"""Recomputation that the planner searches, in the order of a column's numbers."""
+OPERATIONS = ("attention", "norm", "activation", "mla", "experts", "shared", "products")
+"""Operations that may be computed again alone: attention's core, norms, activation functions, the up-projections of
+latent attention, the routed experts with their exchange, the shared ones (Megatron-LM's `--recompute-modules`), every
+second matrix product (torchtitan's selective recomputation by operation)."""
+CHEAP = ("norm", "activation", "mla")
+"""Those that cost little time for the memory that they free (DeepSeek-V3, arXiv 2412.19437, 3.2.3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +30,9 @@ class Layout:
     expert, expert_tensor: the experts' own mesh, folded over the same tensor × context × data ranks.
     zero: 0 copies everything, 1 shards optimizer states over data ranks, 2 gradients too, 3 weights too (FSDP).
     reshard: with zero 3, weights are freed after the forward and gathered again.
-    recompute: nothing, attention's core alone (selective) or layers whole (full); `recompute_layers` of each stage
-    only, where it is set.  split: layers of each stage in order of depth (() as even as can be).
+    recompute: nothing, attention's core alone (selective), layers whole (full) or the `operations` named;
+    `recompute_layers` of each stage only, where it is set.
+    split: layers of each stage in order of depth (() as even as can be).
     offload_optimizer: states live in host memory.  offload_activations: the part of them that does.
     gradient_bytes: of one gradient value as it is summed.  overlap: gradients are summed during the backward.
     """
@@ -42,6 +50,7 @@ class Layout:
     reshard: bool = True
     recompute: Recompute = "none"
     recompute_layers: int | None = None
+    operations: tuple[str, ...] = CHEAP
     split: tuple[int, ...] = ()
     offload_optimizer: bool = False
     offload_activations: float = 0.0
@@ -65,7 +74,8 @@ class Layout:
         parts += [f"v {self.chunks}"] * (self.chunks > 1) + [f"cp {self.context}"] * (self.context > 1)
         parts += [f"dp {self.data}"] + [f"ep {self.expert}"] * (self.expert > 1)
         parts += [f"etp {self.expert_tensor}"] * (self.expert_tensor > 1)
-        parts += [f"zero {self.zero}", f"mb {self.micro_batch}", f"recompute {self.recompute}{of}"]
+        again = "+".join(self.operations) if self.recompute == "operations" else self.recompute
+        parts += [f"zero {self.zero}", f"mb {self.micro_batch}", f"recompute {again}{of}"]
         parts += [self.schedule] * (self.pipeline > 1) + ["optimizer in host memory"] * self.offload_optimizer
         parts += [f"{self.offload_activations:.0%} of activations in host memory"] * (self.offload_activations > 0)
         return ", ".join(parts)
@@ -100,6 +110,9 @@ def check(job: Job, layout: Layout) -> None:
         raise ScenarioError(f"device {job.device.name}: its host_bw is not known, so nothing can be offloaded; give it")
     if not 0 <= layout.offload_activations <= 1:
         raise ScenarioError(f"layout.offload_activations is {layout.offload_activations}; it is a part: 0 to 1")
+    for each in layout.operations if layout.recompute == "operations" else ():
+        if each not in OPERATIONS:
+            raise ScenarioError(f"layout.operations has {each!r}; known are {', '.join(OPERATIONS)}")
     if not 0 <= layout.zero <= 3:
         raise ScenarioError(f"layout.zero is {layout.zero}; give 0, 1, 2 or 3")
 

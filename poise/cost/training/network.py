@@ -49,19 +49,19 @@ class Network:
         """All-reduce of `moved` bytes: a reduce-scatter and an all-gather."""
         return 2.0 * self.scatter(moved, ranks, stride)
 
-    def exchange(self, moved: Array, ranks: Array, stride: Array, copies: int) -> Array:
+    def exchange(self, moved: Array, ranks: Array, stride: Array, copies: int, *, once: bool = True) -> Array:
         """All-to-all of `moved` bytes from each rank, `copies` of every token to as many ranks.
 
-        Traffic that leaves the server uses one NIC per rank, once for each server in which a token has experts: of
-        s servers, s(1 − (1 − 1/s)^k) have any of k (DeepSeek-V3, arXiv 2412.19437, 3.2.2).
+        once: a token crosses to each server, and to each rank in a server, once for all of its experts there: of s,
+        s(1 − (1 − 1/s)^k) have any of k (DeepSeek-V3, arXiv 2412.19437, 3.2.2). Else each copy is sent.
         """
         local = self.local(ranks, stride)
         servers = np.maximum(ranks / local, 1)
-        met = servers * (1 - (1 - 1 / servers) ** copies) * (servers - 1) / servers
-        near = moved * (local - 1) / np.maximum(ranks, 1)
-        far = moved * met / copies
+        near, far = (local - 1) / np.maximum(ranks, 1), (servers - 1) / servers
+        if once:
+            near, far = near * _met(local, copies / servers), far * _met(servers, copies)
         reached = self.use.exchange
-        seconds = near / (self.near_bw * reached) + far / (self.far_bw * reached)
+        seconds = moved * near / (self.near_bw * reached) + moved * far / (self.far_bw * reached)
         return np.where(ranks > 1, seconds + NEAR_S + np.where(servers > 1, self.use.far_s, 0.0), 0.0)
 
     def hop(self, moved: Array, stride: Array) -> Array:
@@ -69,3 +69,9 @@ class Network:
         far = np.asarray(stride) >= self.inside
         bw = np.where(far, self.far_bw, self.near_bw) * self.use.hop
         return moved / bw + np.where(far, self.use.far_s, NEAR_S)
+
+
+def _met(groups: Array, copies: Array) -> Array:
+    """Of `copies` drawn alike over `groups`, the part that is left where each group is met once."""
+    copies = np.maximum(copies, 1e-9)
+    return np.minimum(1.0, groups * (1 - (1 - 1 / groups) ** copies) / copies)

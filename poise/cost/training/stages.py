@@ -30,7 +30,8 @@ class Stages:
 
 
 def stages_of(job: Job, layout: Layout, use: Figures | None = None) -> Stages:
-    """The stages of a layout; recomputation comes before the input gradient, exposed collectives in each pass."""
+    """The stages of a layout; recomputation comes before the input gradient, exposed collectives in each pass, and
+    each forward and input gradient of a chunk takes what launching its messages does."""
     check(job, layout)
     use = use or figures(job.host)
     found = evaluate(job, columns(job, [layout]), use)
@@ -42,9 +43,10 @@ def stages_of(job: Job, layout: Layout, use: Figures | None = None) -> Stages:
     top = head(job, kernels, cut)
     split = layout.split or even_split(job.model.layers, layout.stages)
     ends = [0.0] * (layout.stages - 1) + [1.0]
+    fixed = use.chunk_s if layout.pipeline > 1 else 0.0
     return Stages(
-        tuple(n * f + e * top.forward for n, e in zip(split, ends, strict=True)),
-        tuple(n * b + e * top.inputs for n, e in zip(split, ends, strict=True)),
+        tuple(n * f + e * top.forward + fixed for n, e in zip(split, ends, strict=True)),
+        tuple(n * b + e * top.inputs + fixed for n, e in zip(split, ends, strict=True)),
         tuple(n * w + e * top.weights for n, e in zip(split, ends, strict=True)),
         hop,
         layout.pipeline,

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from poise.cost.training.columns import Columns, Floats, columns
+from poise.cost.training.activations import layer_activation
+from poise.cost.training.columns import FULL, Columns, Floats, columns
 from poise.cost.training.figures import Figures, figures
 from poise.cost.training.flops import hardware_flops, model_flops
 from poise.cost.training.job import Job
 from poise.cost.training.layer import Parts, Pass, Slice, builder, head, layer
 from poise.cost.training.layout import Layout, check
-from poise.cost.training.memory import Weights, layer_activation, peak, weights
+from poise.cost.training.memory import Weights, peak, weights
 from poise.cost.training.network import Network
 from poise.cost.training.schedules import Filling, copies
 from poise.cost.training.schedules import fill as filled
@@ -109,12 +110,12 @@ def evaluate(job: Job, cut: Columns, use: Figures | None = None, *, memory: bool
     layers = np.array([layer(job, kernels, network, each) for each in slices])[inverse].T
     heads = np.array([head(job, kernels, each) for each in slices])[inverse].T
     one = Pass(*layers)
-    again_s = np.select([cut.recompute == 2, cut.recompute == 1], [one.again, one.core], 0.0)
-    again_s = again_s * cut.again_layers
+    again_s = one.recomputed(cut.recompute) * cut.again_layers
     f = one.forward + one.forward_comm
     b = one.inputs + one.backward_comm + again_s
     held, classes = peak(job, cut, use) if memory else (np.zeros(len(cut)), {})
-    found = _assemble(job, cut, use, network, (f, b, np.asarray(one.weights)), Parts(*heads), one)
+    w = np.asarray(one.weights) + _summing(job, cut, use)
+    found = _assemble(job, cut, use, network, (f, b, w), Parts(*heads), one)
     return replace(found, memory=held, classes=classes)
 
 
@@ -130,10 +131,11 @@ def _assemble(
     fill = filled(cut.schedule, Filling(whole - slot, cut.chunks, f, b, w))
     hop = _hop(job, cut, network)
     hops = 2.0 * hop * ((cut.pipeline - 1) + m * np.where(cut.chunks > 1, cut.chunks * (1 - HIDDEN), 1.0))
+    hops = hops + np.where(cut.pipeline > 1, 2.0 * m * cut.chunks * use.chunk_s, 0.0)
     sync, update = _after(job, cut, use, network, b + w, f)
     fixed = np.full(len(cut), use.step_s)
     seconds = m * slot + fill + hops + sync + update + fixed
-    twice = np.where(cut.recompute == 2, 1 + cut.again_layers, 1.0)
+    twice = np.where(cut.recompute == FULL, 1 + cut.again_layers, 1.0)
     comm = m * cut.most * (one.forward_comm * twice + one.backward_comm + wait_f + wait_b)
     parts = {
         "compute": m * slot - comm, "exposed_in_layers": comm, "bubble": fill, "messages": hops, "gradients": sync,
@@ -142,6 +144,24 @@ def _assemble(
     exposed = (comm + hops + sync) / seconds
     passes = (f + wait_f, b + wait_b, w + 0.0 * m, hop)
     return Steps(seconds, fill / seconds, exposed, np.zeros(len(cut)), parts, {}, passes)
+
+
+def _summing(job: Job, cut: Columns, use: Figures) -> Array:
+    """Seconds to add a layer's gradients to those of earlier microbatches: each is read and written.
+
+    Sharded weights (FSDP) have none to add to: their gradients are scattered.
+    """
+    if job.adapters:
+        return np.zeros(len(cut))
+    one = _layer_weights(job, cut)
+    moved = 2.0 * cut.gradient_bytes * (one.plain + one.experts)
+    return np.where(cut.zero >= 3, 0.0, moved / (job.device.memory_bw * use.stream))
+
+
+def _layer_weights(job: Job, cut: Columns) -> Weights:
+    """Weights of one layer on a device, before sharding."""
+    none = np.zeros(len(cut), bool)
+    return weights(job, cut, np.ones(len(cut)), none, none)
 
 
 def _slots(job: Job, cut: Columns, layer_s: Array, head_s: Array) -> tuple[Array, Array]:
@@ -179,11 +199,12 @@ def _waits(job: Job, cut: Columns, use: Figures, network: Network, f: Array, bac
 
 def _sharding(job: Job, cut: Columns, network: Network) -> tuple[Array, Array]:
     """Seconds to gather a layer's weights and to scatter its gradients, where weights are sharded (FSDP)."""
-    one = weights(job, cut, np.ones(len(cut)), np.zeros(len(cut), bool), np.zeros(len(cut), bool))
-    values = one.plain + one.experts
-    ranks = cut.data * cut.context
-    gathered = network.scatter(2.0 * values, ranks, cut.tensor)
-    scattered = network.scatter(np.minimum(cut.gradient_bytes, 4) * values, ranks, cut.tensor)
+    one = _layer_weights(job, cut)
+    ranks, mesh = cut.data * cut.context, cut.expert * cut.expert_tensor
+    groups = ((one.plain, ranks, cut.tensor), (one.experts, np.maximum(ranks * cut.tensor // mesh, 1), mesh))
+    size = 0.0 if job.adapters else cut.gradient_bytes
+    gathered = sum(network.scatter(2.0 * each, n, stride) for each, n, stride in groups if np.any(each))
+    scattered = sum(network.scatter(size * each, n, stride) for each, n, stride in groups if np.any(each))
     sharded = cut.zero >= 3
     return np.where(sharded, gathered, 0.0), np.where(sharded, scattered, 0.0)
 
@@ -193,6 +214,8 @@ def _after(job: Job, cut: Columns, use: Figures, network: Network, back: Array, 
 
     Sharded gradients (ZeRO-2) are summed behind every microbatch, whole ones once a step.
     """
+    if job.adapters:  # as good as nothing
+        return np.zeros(len(cut)), np.zeros(len(cut))
     ends = np.ones(len(cut), bool)
     own = weights(job, cut, cut.most, ends, np.zeros(len(cut), bool) | (cut.pipeline == 1))
     own = Weights(*(copies(cut.schedule) * each for each in own))
@@ -204,7 +227,7 @@ def _after(job: Job, cut: Columns, use: Figures, network: Network, back: Array, 
     gathered = network.scatter(2.0 * own.plain, ranks, cut.tensor)
     gathered = gathered + network.scatter(2.0 * own.experts, expert_ranks, cut.expert * cut.expert_tensor)
     gathered = np.where(cut.zero == 0, network.scatter(size * (own.plain + own.experts), ranks, cut.tensor), gathered)
-    hide = np.where(cut.overlap, use.gather, 0.0)
+    hide = np.where(cut.overlap, use.hidden, 0.0)
     floor = 1.0 / np.maximum(cut.most, 1)
     exposed = np.maximum(scattered - hide * cut.most * back, floor * scattered)
     exposed = np.where(cut.zero == 2, job.batch // (cut.data * cut.micro_batch), 1) * exposed

@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from poise.core.errors import ScenarioError
 from poise.cost.training import Job, Layout
+from poise.cost.training.activations import layer_activation
 from poise.cost.training.columns import columns
 from poise.cost.training.figures import figures
-from poise.cost.training.memory import layer_activation, weights
+from poise.cost.training.memory import weights
 from poise.cost.training.step import evaluate
 
 GRAIN = 64 << 20

@@ -8,6 +8,8 @@ from typing import Literal
 from poise.cost.training import Job, Layout
 
 Metric = Literal["step_time", "peak_memory", "fits"]
+Conditions = tuple[Job, Layout, str, tuple[str, ...], bool]
+"""Job, layout, quality, what is assumed, and whether the step ends for all ranks at once."""
 
 
 @dataclass(frozen=True, slots=True)

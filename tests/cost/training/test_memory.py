@@ -9,9 +9,10 @@ import pytest
 
 from poise.catalogue.devices import device
 from poise.cost.training import Job, Layout, shape
+from poise.cost.training.activations import activation, layer_activation
 from poise.cost.training.columns import columns
 from poise.cost.training.figures import Figures
-from poise.cost.training.memory import CLASSES, activation, by_class, layer_activation, peak
+from poise.cost.training.memory import CLASSES, by_class, peak
 from poise.cost.training.schedules import held
 
 GPT = shape(24, 2048, 16, vocab=51200)

@@ -58,7 +58,7 @@ def test_runs_are_read_with_their_conditions(tmp_path: Path) -> None:
     assert runs[2].value == 1
     assert runs[3].value == 0
     assert runs[4].value == pytest.approx(160 * 2048 / (8 * 10811))
-    assert runs[5].why == "device '' is not known"
+    assert runs[5].why == "hardware is not stated"
     assert answer(runs[5]).predicted is None
     assert all(answer(run).predicted is not None for run in runs[:5])
 
