@@ -9,7 +9,6 @@ import torch.distributed as dist
 from torch import nn
 
 from poise.core.errors import ScheduleError
-from poise.pipeline.op import Kind
 from poise.pipeline.schedule import Schedule
 
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
@@ -82,19 +81,3 @@ def _identity(weight: nn.Parameter) -> tuple[int, ...]:
     """What two names of one weight have in common: the object, or the place of its values."""
     place = 0 if weight.is_meta or not weight.numel() or hasattr(weight, "to_local") else weight.data_ptr()
     return (id(weight), -place) if place else (id(weight),)
-
-
-def check_sharded(schedule: Schedule, stages: Mapping[int, nn.Module], rank: int) -> None:
-    """No sharded weights (FSDP) in a stage whose backward is split.
-
-    FSDP frees the weights when the input gradients are there, and the weight gradients would need them.
-    """
-    split = {op.stage for op in schedule.ranks[rank] if op.kind is Kind.I}
-    for stage in sorted(split & stages.keys()):
-        for name, module in stages[stage].named_modules():
-            if any(base.__module__.startswith("torch.distributed.fsdp") for base in type(module).__mro__):
-                raise ScheduleError(
-                    f"stage {stage}: {name or 'its module'} is wrapped in FSDP, and "
-                    f"{schedule.name or 'the schedule'} splits its backward, for whose second part FSDP has freed the "
-                    "weights; give a module without FSDP, or a schedule of whole backwards, as one_f_one_b"
-                )

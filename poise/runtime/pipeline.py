@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -9,11 +10,13 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from poise.core.errors import ScheduleError
+from poise.pipeline.gathered import gathered
 from poise.pipeline.lower import program_of
 from poise.pipeline.op import Kind, Op
 from poise.pipeline.schedule import Schedule
 from poise.program.task import rank_of, stem
-from poise.runtime.given import MakeOptimizer, Modules, check_given, check_sharded, check_size, check_tied, world
+from poise.runtime.fsdp import wrapped
+from poise.runtime.given import MakeOptimizer, Modules, check_given, check_size, check_tied, world
 from poise.runtime.guard import Guard
 from poise.runtime.program.distributed import Distributed
 from poise.runtime.program.handle import Payload
@@ -69,6 +72,9 @@ class Pipeline:
         check_size(schedule, self.group.size())
         check_given(schedule, optimizer, output, data)
         check_tied(stages, output)
+        sharded = wrapped(dict(stages) if isinstance(stages, Mapping) else dict(enumerate(stages)))
+        if sharded and not any(op.kind is Kind.UNSHARD for row in schedule.ranks for op in row):
+            schedule = gathered(schedule, sharded)
         self.schedule = schedule
         self.program = program_of(schedule)
         self.program.prove()
@@ -78,7 +84,6 @@ class Pipeline:
         self.shard = OutputShard(output, self._transport, root, barriers) if output and barriers else None
         self._watched = watched or any(op.kind is Kind.OFFLOAD for op in schedule.ranks[self.rank])
         self.stages = {stage: self._stage(stage, stages, loss_fn, optimizer) for stage in self._own()}
-        check_sharded(schedule, {stage: each.module for stage, each in self.stages.items()}, self.rank)
         self._kernels = StageKernels(self._transport, self.stages, self.shard)
         self._interpreter = Interpreter(
             self.program, self.rank, self._kernels.table, watch=guard and _Watch(guard, self.wire)

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from poise.pipeline.schedule import Schedule
-from poise.runtime.stage import Stage
+from poise.runtime.stage import Stage, own_part
 from poise.runtime.wire import Wire
 
 Stages = Mapping[int, Stage]
@@ -18,7 +18,7 @@ Stages = Mapping[int, Stage]
 def share_weights(schedule: Schedule, stages: Stages, wire: Wire) -> None:
     """All copies of a stage take the weights of the first."""
     for stage, homes in _copied(schedule, stages):
-        weights = [each.data for each in stages[stage].module.state_dict(keep_vars=True).values()]
+        weights = [own_part(each.data) for each in stages[stage].module.state_dict(keep_vars=True).values()]
         if wire.rank == homes[0]:
             for home in homes[1:]:
                 wire.send(tuple(weights), home)

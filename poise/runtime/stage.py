@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.distributed.tensor import DTensor
 from torch.func import functional_call
 
 from poise.core.errors import ScheduleError
@@ -161,7 +162,7 @@ class Stage:
         for weight in self.module.parameters():
             if weight.requires_grad:
                 weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
-                found.append(weight.grad)
+                found.append(own_part(weight.grad))
         return found
 
     def scale(self, factor: float) -> None:
@@ -210,6 +211,11 @@ class Stage:
         """Where weights change behind every backward, change them."""
         if self.versions is not None and opened.weights is not None:
             self.versions.update(microbatch, opened.weights)
+
+
+def own_part(tensor: Tensor) -> Tensor:
+    """This rank's part of a sharded tensor, in its own memory; a whole tensor as it is."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def _whole(found: Sequence[Tensor | None], inputs: Tensors) -> Tensors:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from torch.distributed.fsdp import FSDPModule
 
 from poise.core.errors import ScheduleError
 from poise.pipeline import make
 from poise.runtime import Pipeline
-from poise.runtime.given import check_sharded, check_tied
+from poise.runtime.given import check_tied
 from tests.runtime.pool import Pool
 
 
@@ -43,22 +42,6 @@ def test_a_weight_used_twice_in_one_stage_is_none_of_two() -> None:
         part.weight = nn.Parameter(values)
     check_tied(parts)
     check_tied([nn.Linear(4, 4, device="meta"), nn.Linear(4, 4, device="meta")])
-
-
-class Wrapped(FSDPModule, nn.Linear):
-    """What `fully_shard` makes of a linear layer."""
-
-    def __new__(cls, *given: int) -> Wrapped:
-        """Without what FSDP does where a module is copied."""
-        return nn.Module.__new__(cls)
-
-
-def test_sharded_weights_need_whole_backwards() -> None:
-    stages = {1: nn.Sequential(nn.Tanh(), Wrapped(4, 4))}
-    check_sharded(make("one_f_one_b", 2, 4), stages, 1)
-    check_sharded(make("zb_h1", 2, 4), {1: nn.Linear(4, 4)}, 1)
-    with pytest.raises(ScheduleError, match=r"^stage 1: 1 is wrapped in FSDP, and zb_h1 splits its backward"):
-        check_sharded(make("zb_h1", 2, 4), stages, 1)
 
 
 def refused(stages: list[nn.Module]) -> str:

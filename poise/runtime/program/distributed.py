@@ -51,7 +51,7 @@ class Distributed:
         """For each lane of collectives and its members; all processes make them in one order.
 
         torch names a group that only its members make by how many groups a process has: so each process makes as many,
-        one of itself alone where it is no member.
+        one of itself alone where it does not belong.
         """
         joint = (task for task in program.tasks() if task.group and task.kind not in ("send", "recv"))
         found = {}

@@ -43,7 +43,7 @@ class Room:
         return self._mail[pair]
 
     def meet(self, key: tuple[Any, ...], rank: int, content: Any) -> dict[int, Any]:
-        """Come to a meeting with something; what all brought fills up as they come."""
+        """Bring something to a meeting; what all have brought fills up."""
         with self.changed:
             self._met[key][rank] = content
             self.changed.notify_all()

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed.fsdp import FSDPModule
 
 from poise.core.errors import ScheduleError
 from poise.program import Task
 from poise.program.task import stem
+from poise.runtime import fsdp
 from poise.runtime.program.handle import Handle, InThread, Payload
 from poise.runtime.program.interpreter import NOT_YET, Kernel
 from poise.runtime.program.output import OutputShard
@@ -46,6 +46,7 @@ class StageKernels:
         self.targets = targets
         self.transport.begin()
         for stage in self.stages.values():
+            fsdp.prepare(stage.module)
             stage.module.zero_grad(set_to_none=True)
             stage.losses.clear()
             if stage.versions is not None:
@@ -86,7 +87,9 @@ class StageKernels:
             assert self.shard is not None
             self.shard.scale(numerator / denominator)
         else:
-            self.stages[int(name[2:])].scale(numerator / denominator)
+            stage = self.stages[int(name[2:])]
+            fsdp.reduce(stage.module)
+            stage.scale(numerator / denominator)
         return (None,)
 
     def _send(self, task: Task, reads: Reads) -> Made:
@@ -131,9 +134,7 @@ class StageKernels:
     def _free(self, task: Task, reads: Reads) -> Made:
         name = stem(task.reads[0])
         if name.startswith("full"):
-            module = self.stages[int(name[4:])].module
-            if isinstance(module, FSDPModule):
-                module.reshard()
+            fsdp.reshard(self.stages[int(name[4:])].module)
         else:
             number, microbatch = name[1:].split(".")
             self.stages[int(number)].drop(int(microbatch))
@@ -146,10 +147,7 @@ class StageKernels:
         return (None,)
 
     def _unshard(self, task: Task) -> Made:
-        module = self.stages[int(stem(task.writes[0])[4:])].module
-        if isinstance(module, FSDPModule):
-            module.unshard()
-        return (None,)
+        return (fsdp.unshard(self.stages[int(stem(task.writes[0])[4:])].module),)
 
     def _beside(self, lane: str, call: Callable[[], Any]) -> InThread:
         """Run in the thread of a lane."""

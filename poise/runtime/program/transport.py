@@ -43,5 +43,5 @@ class Transport(Protocol):
         ...
 
     def gather(self, task: Task, tensors: Tensors, root: int, everywhere: int = 0) -> Handle:
-        """Begin to gather at `root`; writes the list there. The first `everywhere` tensors of each come to all."""
+        """Begin to gather at `root`; writes the list there. All members get the first `everywhere` tensors of each."""
         ...
