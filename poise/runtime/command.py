@@ -13,6 +13,7 @@ from poise.core.extras import install
 from poise.core.posix import need_posix
 from poise.runtime.choices import BYTES, OPTIMIZERS
 from poise.runtime.job import Job, ranks_of, schedule_of
+from poise.runtime.job_check import check
 from poise.runtime.learning_rates.read import read_rate
 from poise.runtime.models.read import read
 from poise.runtime.models.shape import Shape
@@ -38,7 +39,7 @@ def job_of(options: RunOptions, processes: int | None) -> Job:
         options.warmup, OPTIMIZERS[options.optimizer] if decay is None else decay, options.precision,
         options.recompute, options.compiled, options.metrics, options.tensorboard,
     )  # fmt: skip
-    job.check()
+    check(job)
     return job
 
 

@@ -1,4 +1,4 @@
-"""What `poise train run` is to do, checked whole before a process starts or PyTorch is loaded."""
+"""What `poise train run` is to do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from zlib import crc32
 from poise.core.errors import ScheduleError, UserError
 from poise.pipeline import Schedule, find, make, names
 from poise.pipeline.text import read_file
-from poise.runtime.job_check import check
 from poise.runtime.learning_rates.rate import Constant, Plan, Rate
 from poise.runtime.models.shape import Shape
 from poise.runtime.size import Size
@@ -55,10 +54,6 @@ class Job:
     compiled: bool = False
     metrics: Path | None = None
     tensorboard: Path | None = None
-
-    def check(self) -> None:
-        """UserError for what cannot be run."""
-        check(self)
 
     def about(self) -> dict[str, Any]:
         """Settings that a checkpoint must share with the job that resumes from it; values that survive JSON."""

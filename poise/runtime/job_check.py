@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from poise.core.errors import UserError
 from poise.runtime.choices import BYTES, DATA, OPTIMIZERS, PRECISIONS
 from poise.runtime.documents import read_documents
+from poise.runtime.job import Job
 from poise.runtime.models.shape import Shape
 from poise.runtime.size import check_stages
-
-if TYPE_CHECKING:
-    from poise.runtime.job import Job
 
 
 def check(job: Job) -> None:
