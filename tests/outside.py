@@ -17,6 +17,7 @@ OUTSIDE: Final = {
     "Chromium": ("tests/live/admin/test_browser.py", "tests/ui/test_browser.py"),
     "Prometheus": ("tests/test_prometheus.py",),
     "Helm": ("tests/test_chart.py",),
+    "Hugging Face transformers": ("tests/runtime/models/test_hugging_face.py",),
     "trainers' own code": ("tests/plan/training/exports/real/test_real.py",),
     "compiled core": ("tests/test_compiled.py",),
 }

@@ -9,10 +9,15 @@ between    Wire (wire.py): tensors from rank to rank, first in first out; share.
            pipeline
 measured   Recording (recording.py): when everything ran and what was held; to Costs and to a trace
 faults     Guard (guard.py): find the failed rank and stop the others; Ranks (ranks.py): processes of this machine
-training   command.py: `poise train run` of a Job (job.py) by train.py; norm.py: clipping, late.py: clipping afterwards
+models     models/: decoders from a config.json in segments and stages; ties.py: weights of several stages
+training   command.py: `poise train run` of a Job (job.py) by train.py on its stages (stages.py); data.py, documents.py;
+           loss.py: mean over tokens; learning_rates/; groups.py: weight decay; norm.py: clipping, late.py: clipping
+           afterwards; scale.py: of fp16 losses; metrics.py, report.py: figures
+kept       checkpoint.py: torch's distributed format; named.py, store.py: what a rank has in it; chance.py
 elsewhere  pytorch.py: the same schedule through torch.distributed.pipelining
 
-Needs PyTorch (the extra `torch`), but for recording.py, job.py and command.py.
+Needs PyTorch (the extra `torch`), but for recording.py, job.py, command.py, documents.py, learning_rates and what reads
+configurations.
 """
 
 from __future__ import annotations

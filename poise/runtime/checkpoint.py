@@ -1,8 +1,11 @@
-"""Checkpoints: a file for each stage, each whole or absent, and one that names the last complete set."""
+"""Checkpoints in the format of torch.distributed.checkpoint, each whole or absent, and a file that names the last one.
+
+A checkpoint is a nested dictionary whose leaves are tensors: `model` and `optimizer` by the weights' names in the whole
+model, `random` by rank. So stages and ranks may be others when it is read.
+"""
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 from pathlib import Path
@@ -10,11 +13,18 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 
 from poise.core.errors import UserError
 from poise.report.files import replacing
 
 LATEST = "latest.json"
+
+State = dict[str, Any]
+"""Tensors in nested dictionaries."""
 
 
 class Checkpoints:
@@ -27,44 +37,63 @@ class Checkpoints:
         self._folder = folder
         self._about = about
 
-    def save(self, step: int, parts: dict[str, Any], *, first: bool) -> None:
-        """Save this rank's `parts` by name; a collective, and complete on disk when it returns. The one before stays.
+    def save(self, step: int, state: State, *, first: bool) -> None:
+        """Save this rank's `state`; a collective, and complete on disk when it returns. The one before stays.
 
-        first: whether this rank records completion, when all have saved.
+        What several ranks have under one name is written once. It is written beside its place and then moved there.
+        first: whether this rank moves it and records completion, when all have saved.
         """
-        folder = self._folder / _name(step)
-        for name, part in parts.items():
-            content = io.BytesIO()
-            torch.save(part, content)
-            with replacing(folder / f"{name}.pt") as file:
-                file.write(content.getbuffer())
-        dist.barrier()
+        place = self._folder / _name(step)
+        beside = place.with_suffix(".part")
         if first:
-            with replacing(self._folder / LATEST) as file:
-                file.write(json.dumps({"step": step, "about": self._about}).encode())
-            older = sorted(each.name for each in self._folder.glob("step-*") if each.name < _name(step))
-            for old in self._folder.glob("step-*"):
-                if old.name not in (_name(step), *older[-1:]):
-                    shutil.rmtree(old, ignore_errors=True)
+            shutil.rmtree(beside, ignore_errors=True)
+        dist.barrier()
+        save(state, storage_writer=FileSystemWriter(beside))
+        dist.barrier()
+        if not first:
+            return
+        shutil.rmtree(place, ignore_errors=True)
+        beside.rename(place)
+        with replacing(self._folder / LATEST) as file:
+            file.write(json.dumps({"step": step, "format": "dcp", "about": self._about}).encode())
+        older = sorted(each.name for each in self._folder.glob("step-*") if each.name < _name(step) and not each.suffix)
+        for old in self._folder.glob("step-*"):
+            if old.name not in (_name(step), *older[-1:]):
+                shutil.rmtree(old, ignore_errors=True)
 
-    def load(self, step: int, name: str) -> Any:
-        """A part of a checkpoint."""
-        return torch.load(self._folder / _name(step) / f"{name}.pt", weights_only=True)
+    def sizes(self, step: int) -> dict[str, tuple[torch.Size, torch.dtype]]:
+        """Shape and type of every tensor in a checkpoint by its dotted name."""
+        found = FileSystemReader(self._folder / _name(step)).read_metadata().state_dict_metadata
+        return {
+            name: (each.size, each.properties.dtype)
+            for name, each in found.items()
+            if isinstance(each, TensorStorageMetadata)
+        }
+
+    def load(self, step: int, state: State) -> None:
+        """Fill the tensors of `state` from a checkpoint; a collective."""
+        load(state, storage_reader=FileSystemReader(self._folder / _name(step)))
 
 
 def latest(folder: Path, about: dict[str, Any]) -> int:
     """The step of the last complete checkpoint in `folder`; UserError if there is none, or it is of another job."""
     try:
         content = json.loads((folder / LATEST).read_bytes())
+        step = int(content["step"])
     except OSError:
         raise UserError(f"{folder}: holds no complete checkpoint; leave --resume out to begin anew") from None
-    except ValueError:
-        raise UserError(f"{folder / LATEST}: no JSON; leave --resume out to begin anew") from None
+    except (KeyError, TypeError, ValueError):
+        raise UserError(f"{folder / LATEST}: names no checkpoint; leave --resume out to begin anew") from None
+    if content.get("format") != "dcp":
+        raise UserError(
+            f"{folder}: its checkpoint holds stages, as older versions wrote them; leave --resume out to begin anew"
+        )
+    if not (folder / _name(step) / ".metadata").is_file():
+        raise UserError(f"{folder / _name(step)}: is not there, or not complete; leave --resume out to begin anew")
     for word, value in about.items():
         other = content.get("about", {}).get(word)
         if other != value:
             raise UserError(f"{word} {value}: the checkpoint in {folder} has {other}; give that, or another --out")
-    step: int = content["step"]
     return step
 
 

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 from poise.core.errors import RankError, UserError
 from poise.core.extras import install
 from poise.core.posix import need_posix
-from poise.runtime.job import BYTES, Job, ranks_of, schedule_of
+from poise.runtime.choices import BYTES, OPTIMIZERS
+from poise.runtime.job import Job, ranks_of, schedule_of
+from poise.runtime.job_check import check
+from poise.runtime.learning_rates.read import read_rate
+from poise.runtime.models.read import read
+from poise.runtime.models.shape import Shape
 from poise.runtime.size import Size
 
 if TYPE_CHECKING:
@@ -21,15 +26,34 @@ if TYPE_CHECKING:
 def job_of(options: RunOptions, processes: int | None) -> Job:
     """The job that the options ask for on so many processes, checked."""
     ranks = ranks_of(processes, options.replicas, options.tensor)
-    size = Size(options.layers, options.hidden, options.heads, BYTES, options.length)
+    size, shape = _model(options)
+    if options.optimizer not in OPTIMIZERS:
+        raise UserError(f"--optimizer {options.optimizer}: give {' or '.join(OPTIMIZERS)}")
+    usual = "packed" if options.text.suffix == ".jsonl" else "bytes"
+    decay = options.weight_decay
     job = Job(
         options.text, schedule_of(options.schedule, ranks, options.microbatches, options.chunks), size, options.out,
         options.steps, options.rows, options.replicas, options.tensor, options.optimizer, options.lr, options.clip,
         options.late, options.seed, options.every, options.resume, options.recording, options.timeline,
-        options.timeout_s,
+        options.timeout_s, shape, options.data or usual, read_rate(options.lr_schedule, options.optimizer),
+        options.warmup, OPTIMIZERS[options.optimizer] if decay is None else decay, options.precision,
+        options.recompute, options.compiled, options.metrics, options.tensorboard,
     )  # fmt: skip
-    job.check()
+    check(job)
     return job
+
+
+def _model(options: RunOptions) -> tuple[Size, Shape | None]:
+    """The sizes of the built-in decoder, or those of the model that is given."""
+    sizes = {"layers": options.layers, "hidden": options.hidden, "heads": options.heads}
+    if options.model is None:
+        layers, hidden, heads = (sizes[name] or usual for name, usual in (("layers", 8), ("hidden", 64), ("heads", 4)))
+        return Size(layers, hidden, heads, BYTES, options.length), None
+    for name, value in sizes.items():
+        if value is not None:
+            raise UserError(f"--{name} {value}: sizes are those of --model; leave one of them out")
+    shape = read(options.model)
+    return Size(shape.layers, shape.hidden, shape.heads, shape.vocabulary, options.length), shape
 
 
 def run(options: RunOptions) -> None:
@@ -44,6 +68,8 @@ def run(options: RunOptions) -> None:
     job = job_of(options, processes if world is not None else here)
     if importlib.util.find_spec("torch") is None:
         raise UserError(f"training needs PyTorch; {install('torch')}")
+    if job.tensorboard is not None and importlib.util.find_spec("tensorboard") is None:
+        raise UserError(f"--tensorboard needs the package tensorboard; {install('tensorboard')}")
     _writable(job)
     if job.resume:
         from poise.runtime.checkpoint import latest
@@ -57,8 +83,8 @@ def run(options: RunOptions) -> None:
 
 def _writable(job: Job) -> None:
     """The places that the run writes to are made, or named where that cannot be."""
-    files = [file.parent for file in (job.recording, job.timeline) if file is not None]
-    for folder in [job.out, *files]:
+    files = [file.parent for file in (job.recording, job.timeline, job.metrics) if file is not None]
+    for folder in [job.out, *files, *([job.tensorboard] if job.tensorboard else [])]:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             able = os.access(folder, os.W_OK)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from poise.runtime.models.segment import Segment
 from poise.runtime.size import Size, check_stages
 from poise.runtime.tensor import TensorPeers, enter, leave
 
@@ -116,3 +117,17 @@ def cut(modules: Sequence[nn.Module], stages: int) -> list[nn.Module]:
 def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
     """Mean over all tokens."""
     return functional.cross_entropy(logits.flatten(0, -2), target.flatten())
+
+
+class Row(list[Segment]):
+    """Segments that are no module's."""
+
+    def segments(self) -> list[Segment]:
+        """Themselves."""
+        return self
+
+
+def segments_of(modules: Sequence[nn.Module]) -> Row:
+    """The modules of a decoder as segments."""
+    middle = [f"layers.{at // 2}.{('attention', 'mlp')[at % 2]}" for at in range(len(modules) - 2)]
+    return Row(Segment(*each) for each in zip(["embed", *middle, "head"], modules, strict=True))

@@ -1,25 +1,23 @@
-"""What `poise train run` is to do, checked whole before a process starts or PyTorch is loaded."""
+"""What `poise train run` is to do."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from poise.core.errors import ScheduleError, UserError
 from poise.pipeline import Schedule, find, make, names
 from poise.pipeline.text import read_file
-from poise.runtime.size import Size, check_stages
-
-BYTES = 256
-"""The vocabulary: a token is a byte."""
-
-OPTIMIZERS = ("adamw", "sgd")
+from poise.runtime.learning_rates.rate import Constant, Plan, Rate
+from poise.runtime.models.shape import Shape
+from poise.runtime.size import Size
 
 
 @dataclass(frozen=True)
 class Job:
-    """A training run. `rows` sequences of `size.length` bytes in each microbatch; `every` steps a checkpoint."""
+    """A training run. `rows` sequences of `size.length` tokens in each microbatch; `every` steps a checkpoint."""
 
     text: Path
     schedule: Schedule
@@ -42,66 +40,43 @@ class Job:
     recording: Path | None = None
     timeline: Path | None = None
     timeout_s: float = 300.0
-
-    def check(self) -> None:
-        """UserError for what cannot be run."""
-        self.size.check()
-        self.schedule.check()
-        check_stages(self.size.layers, self.schedule.stages)
-        if self.optimizer not in OPTIMIZERS:
-            raise UserError(f"--optimizer {self.optimizer}: give {' or '.join(OPTIMIZERS)}")
-        ranks = len(self.schedule.ranks)
-        if self.schedule.barriers and BYTES % ranks:
-            raise UserError(f"a vocabulary of {BYTES} does not divide into {ranks} shards; give a power of 2 of ranks")
-        if self.schedule.updates != "flush" and self.clip is not None:
-            raise UserError(
-                f"--clip: with updates {self.schedule.updates} weights change before the norm of all gradients is "
-                "known; leave it out"
-            )
-        if self.schedule.updates != "flush" and self.replicas > 1:
-            raise UserError(
-                f"--replicas: with updates {self.schedule.updates} replicas would drift apart; leave it out"
-            )
-        if self.size.heads % self.tensor:
-            raise UserError(
-                f"--tensor {self.tensor}: {self.size.heads} heads do not divide into so many parts; give a divisor, or "
-                "other --heads"
-            )
-        if self.late and self.clip is None:
-            raise UserError("--post-validate: it is about the norm of all gradients; give --clip too")
-        self._check_text()
-        self._check_paths()
-
-    def _check_text(self) -> None:
-        try:
-            bytes_ = self.text.stat().st_size if self.text.is_file() else -1
-        except OSError:
-            bytes_ = -1
-        if bytes_ < 0:
-            raise UserError(f"{self.text}: is no file that can be read; give a text to train on")
-        if bytes_ < self.size.length + 1:
-            raise UserError(
-                f"{self.text}: has {bytes_} bytes, and a sequence of --length {self.size.length} with the byte behind "
-                f"it takes {self.size.length + 1}; give a longer text or a smaller --length"
-            )
-
-    def _check_paths(self) -> None:
-        """A stage that every microbatch leaves out would never be trained."""
-        paths = self.schedule.paths or ()
-        idle = set(range(self.schedule.stages)) - {stage for path in paths for stage in path} if paths else set()
-        if idle:
-            raise UserError(f"stage {min(idle)} is on no microbatch's path and would not be trained; put it on one")
+    shape: Shape | None = None
+    """The model; None: the built-in decoder of `size`."""
+    data: str = "bytes"
+    """Windows of the text's bytes; or its documents, several in a row or one."""
+    rate: Rate = field(default_factory=Constant)
+    warmup: int = 0
+    decay: float = 0.0
+    """Weight decay of matrices."""
+    precision: str = "fp32"
+    """Of autocast."""
+    recompute: bool = False
+    compiled: bool = False
+    metrics: Path | None = None
+    tensorboard: Path | None = None
 
     def about(self) -> dict[str, Any]:
         """Settings that a checkpoint must share with the job that resumes from it; values that survive JSON."""
-        size = self.size
+        size, shape = self.size, self.shape
+        model: dict[str, Any] = {"--layers": size.layers, "--hidden": size.hidden, "--heads": size.heads}
+        if shape is not None:
+            model = {"--model": f"{shape.family} of {shape.layers} layers, {crc32(repr(shape).encode()):08x}"}
+        shards = len(self.schedule.ranks) if self.schedule.barriers else 0
         return {
-            "--layers": size.layers, "--hidden": size.hidden, "--heads": size.heads, "--length": size.length,
-            "--rows": self.rows, "--replicas": self.replicas, "--tensor": self.tensor,
-            "--optimizer": self.optimizer, "--seed": self.seed,
-            "stages": self.schedule.stages, "microbatches": self.schedule.microbatches,
-            "barriers": self.schedule.barriers, "ranks": len(self.schedule.ranks),
+            **model, "--length": size.length, "--data": self.data, "--tensor": self.tensor,
+            "--optimizer": self.optimizer, "--seed": self.seed, "sequences of a step": self.sequences,
+            "shards of the vocabulary": shards,
         }  # fmt: skip
+
+    @property
+    def sequences(self) -> int:
+        """Of a step, over all microbatches and replicas."""
+        return self.rows * self.schedule.microbatches * self.replicas
+
+    @property
+    def plan(self) -> Plan:
+        """The learning rate's factor by step."""
+        return Plan(self.rate, self.steps, self.warmup)
 
     @property
     def processes(self) -> int:

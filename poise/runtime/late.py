@@ -10,7 +10,7 @@ optimizer.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 import torch
@@ -26,14 +26,15 @@ class LateNorm:
     """The steps of this rank's `optimizers`, with gradients clipped at a norm of `most` over all ranks.
 
     Gradients that are not finite anywhere cancel the step everywhere. Call `step` behind a step of the pipeline and
-    `settle` before the next one, before weights are read, and at the end.
+    `settle` before the next one, before weights are read, and at the end. `skip` are ids of weights that are counted
+    elsewhere.
     """
 
     def __init__(
         self, pipeline: Pipeline, parts: Mapping[str, nn.Module], optimizers: Mapping[str, Optimizer], most: float,
-        beside: TensorPeers | None = None,
+        beside: TensorPeers | None = None, skip: Container[int] = (),
     ) -> None:  # fmt: skip
-        self._pipeline, self._beside = pipeline, beside
+        self._pipeline, self._beside, self._skip = pipeline, beside, skip
         self._weights = [weight for part in parts.values() for weight in part.parameters() if weight.requires_grad]
         self._optimizers = list(optimizers.values())
         self._most = most
@@ -47,7 +48,7 @@ class LateNorm:
         """Clip by what the ranks up to this one have, and step."""
         rank, last = self._pipeline.rank, self._pipeline.group.size() - 1
         wire = self._pipeline.wire
-        total = squares(self._pipeline, self._beside)
+        total = squares(self._pipeline, self._beside, self._skip)[0]
         if rank:
             total = total + wire.receive([total], rank - 1).wait()[0]
         if rank < last:

@@ -13,7 +13,17 @@ import typer
 class RunOptions:
     """The options."""
 
-    text: Annotated[Path, typer.Argument(help="A text file; its bytes are the training data.", metavar="TEXT")]
+    text: Annotated[
+        Path, typer.Argument(help="The training data: a text file, or documents in a .jsonl file.", metavar="TEXT")
+    ]
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="config.json", help="The model; default: a small decoder of the sizes below."),
+    ] = None
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help="bytes, packed or padded; default: packed documents of .jsonl, else bytes."),
+    ] = None
     schedule: Annotated[str, typer.Option(metavar="NAME|FILE", help="A schedule by name or file.")] = "one_f_one_b"
     ranks: Annotated[int | None, typer.Option(metavar="N", help="Pipeline ranks: processes to start here.", min=1)] = (
         None
@@ -22,16 +32,28 @@ class RunOptions:
         int | None, typer.Option(metavar="M", help="Microbatches per step; default: 2 per rank.", min=1)
     ] = None
     chunks: Annotated[int | None, typer.Option(metavar="V", help="Model chunks per rank.", min=1)] = None
-    layers: Annotated[int, typer.Option(help="Layers of the decoder.", min=1)] = 8
-    hidden: Annotated[int, typer.Option(help="Hidden size.", min=1)] = 128
-    heads: Annotated[int, typer.Option(help="Attention heads.", min=1)] = 4
-    length: Annotated[int, typer.Option(help="Bytes per sequence.", min=1)] = 128
+    layers: Annotated[int | None, typer.Option(help="Layers of the small decoder; default: 8.", min=1)] = None
+    hidden: Annotated[int | None, typer.Option(help="Its hidden size; default: 64.", min=1)] = None
+    heads: Annotated[int | None, typer.Option(help="Its attention heads; default: 4.", min=1)] = None
+    length: Annotated[int, typer.Option(help="Tokens per sequence.", min=1)] = 128
     rows: Annotated[int, typer.Option(help="Sequences per microbatch.", min=1)] = 4
     replicas: Annotated[int, typer.Option(metavar="D", help="Data-parallel pipelines.", min=1)] = 1
     tensor: Annotated[int, typer.Option(metavar="T", help="Tensor-parallel degree within a rank.", min=1)] = 1
-    steps: Annotated[int, typer.Option(help="Training steps.", min=1)] = 200
+    steps: Annotated[int, typer.Option(help="Training steps.", min=1)] = 100
     optimizer: Annotated[str, typer.Option(metavar="NAME", help="Optimizer: adamw or sgd.")] = "adamw"
-    lr: Annotated[float, typer.Option(help="Learning rate.", min=0.0)] = 1e-3
+    lr: Annotated[float, typer.Option(help="Learning rate, the peak of its schedule.", min=0.0)] = 1e-3
+    lr_schedule: Annotated[
+        str, typer.Option(metavar="NAME", help="constant, linear, cosine, wsd, uba:phi=1 or refined:norms=FILE.")
+    ] = "constant"
+    warmup: Annotated[int, typer.Option(metavar="N", help="First steps, in which the rate rises.", min=0)] = 0
+    weight_decay: Annotated[
+        float | None, typer.Option(help="Of matrices; default: 0.01 with adamw, 0 with sgd.", min=0.0)
+    ] = None
+    precision: Annotated[str, typer.Option(metavar="TYPE", help="fp32, or bf16 or fp16 by autocast.")] = "fp32"
+    recompute: Annotated[
+        bool, typer.Option("--recompute", help="Keep inputs of layers alone; run them again in the backward.")
+    ] = False
+    compiled: Annotated[bool, typer.Option("--compile", help="Compile layers by torch.compile.")] = False
     clip: Annotated[float | None, typer.Option(help="Clip gradients at this norm.", min=1e-12)] = None
     late: Annotated[
         bool, typer.Option("--post-validate", help="Update before the gradient norm is known; correct afterwards.")
@@ -42,6 +64,10 @@ class RunOptions:
         100
     )
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the last checkpoint in DIR.")] = False
+    metrics: Annotated[
+        Path | None, typer.Option(metavar="FILE.jsonl", help="Write loss, rate, norms and speed of each step.")
+    ] = None
+    tensorboard: Annotated[Path | None, typer.Option(metavar="DIR", help="Write them for TensorBoard, too.")] = None
     recording: Annotated[
         Path | None, typer.Option("--record", metavar="FILE", help="Write the last step's operation times.")
     ] = None

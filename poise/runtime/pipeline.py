@@ -31,7 +31,8 @@ from poise.runtime.stage import LossFn, Stage, Tensors
 from poise.runtime.versions import Versions
 from poise.runtime.wire import Wire
 
-Batch = tuple[Tensor | Tensors | None, Tensor | None]
+Inputs = Tensor | Tensors | None
+Batch = tuple[Inputs, Tensor | None]
 """Inputs, which the ranks with the first stage need, and target, which those with the last one need."""
 
 
@@ -91,15 +92,18 @@ class Pipeline:
         share_weights(schedule, self.stages, self.wire)
 
     def step(
-        self, inputs: Tensor | Tensors | None = None, target: Tensor | None = None, *, recorder: Recorder | None = None,
+        self, inputs: Inputs = None, target: Tensor | None = None, *, shared: Mapping[str, Tensor] | None = None,
+        recorder: Recorder | None = None,
     ) -> Outcome:  # fmt: skip
         """Run the schedule once over a batch, cut into microbatches along the first dimension.
 
-        Gradients of before are dropped; afterwards `.grad` is that of the mean of the microbatches' losses. A
-        `recorder` (see `record`) gets all events with their times.
+        Gradients of before are dropped; afterwards `.grad` is that of the mean of the microbatches' losses. `shared`
+        are keyword inputs of every stage, as positions, given on every rank. A `recorder` (see `record`) gets all
+        events with their times.
         """
         given, targets = self._cut(inputs, target)
-        self._kernels.begin(targets)
+        rows = [cut(each, self.schedule.microbatches, name) for name, each in (shared or {}).items()]
+        self._kernels.begin(targets, [dict(zip(shared or {}, each, strict=True)) for each in zip(*rows, strict=True)])
         done: list[Op] = []
 
         def note(ran: Ran) -> None:
@@ -134,10 +138,12 @@ class Pipeline:
         """The pseudo-rank of all others, for waits for all of them."""
         return (self.rank + 1) % self.group.size()
 
-    def record(self, inputs: Tensor | Tensors | None = None, target: Tensor | None = None) -> tuple[Outcome, Recording]:
+    def record(
+        self, inputs: Inputs = None, target: Tensor | None = None, *, shared: Mapping[str, Tensor] | None = None
+    ) -> tuple[Outcome, Recording]:
         """A step and its recording, on all ranks."""
         recorder = Recorder(self.wire.device, self.held)
-        outcome = self.step(inputs, target, recorder=recorder)
+        outcome = self.step(inputs, target, shared=shared, recorder=recorder)
         return outcome, recorder.gather(self.schedule, self.group)
 
     def held(self) -> tuple[int, int]:
@@ -157,9 +163,7 @@ class Pipeline:
         found: list[float] = summed.tolist()
         return found
 
-    def _cut(
-        self, inputs: Tensor | Tensors | None, target: Tensor | None
-    ) -> tuple[dict[str, Payload], list[Tensor | None]]:
+    def _cut(self, inputs: Inputs, target: Tensor | None) -> tuple[dict[str, Payload], list[Tensor | None]]:
         """What the Program is given on this rank, and the targets: the batch in microbatches."""
         count = self.schedule.microbatches
         first, last = 0 in self.stages, self.schedule.stages - 1 in self.stages

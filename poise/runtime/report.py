@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TextIO
 
@@ -12,11 +11,15 @@ from poise.report.frame import document
 from poise.report.pieces import facts, grid, section
 from poise.report.wording import waiting
 from poise.runtime.job import Job
+from poise.runtime.lines import Lines
 
 LOSSES = "loss.jsonl"
 PAGE = "loss.html"
 
 _POINTS = 500
+
+FULL = 20
+"""Tokens for each weight of a run that uses its compute best (Hoffmann et al., arXiv 2203.15556, table 3)."""
 
 FEW, LONG_S = 20, 60.0
 """Steps of the shorter run that is proposed where the rest of a run takes longer than so many seconds."""
@@ -27,11 +30,8 @@ class Report:
 
     def __init__(self, job: Job, start: int, file: TextIO = sys.stderr) -> None:
         self._job = job
-        self._path = job.out / LOSSES
-        self._losses = [record for record in self._before() if record["step"] < start]
-        with replacing(self._path) as fresh:
-            fresh.write("".join(json.dumps(record) + "\n" for record in self._losses).encode())
-        self._lines = self._path.open("a", encoding="utf-8")
+        self._lines = Lines(job.out / LOSSES, start)
+        self._losses = self._lines.kept
         self._file = file
         self._start = start
         self._bar = _Bar(start, job.steps, file) if file.isatty() else None
@@ -40,16 +40,15 @@ class Report:
         """A step has ended."""
         record = {"step": step, "loss": loss, "seconds": seconds}
         self._losses.append(record)
-        self._lines.write(json.dumps(record) + "\n")
-        self._lines.flush()
+        self._lines.add(record)
         if step == self._start + 1 and (text := forecast(self._job.steps - step - 1, seconds)):
             self._print(text)
         if self._bar is not None:
             self._bar.show(step + 1, loss)
         elif step == 0 or (step + 1) % max(1, self._job.steps // 10) == 0:
-            print(
-                f"step {step + 1} of {self._job.steps}: loss {loss:.4f}, {seconds:.2f} s", file=self._file, flush=True
-            )
+            left = waiting((self._job.steps - step - 1) * seconds) + " left" if step > self._start else ""
+            text = f"step {step + 1} of {self._job.steps}: loss {loss:.4f}, {seconds:.2f} s"
+            self._print(f"{text}, {left}" if left and step + 1 < self._job.steps else text)
 
     def _print(self, text: str) -> None:
         if self._bar is not None:
@@ -62,19 +61,13 @@ class Report:
         with replacing(self._job.out / PAGE) as file:
             file.write(_page(self._job, self._losses).encode())
 
-    def close(self) -> None:
-        """The run has ended."""
+    def close(self, tokens: int = 0, weights: int = 0) -> None:
+        """The run has ended; by the tokens of a step and the model's weights it says what a full one takes."""
         self._lines.close()
+        if tokens and weights and self._losses:
+            self._print(full(tokens, weights, self._job.steps, self._losses))
         if self._bar is not None:
             self._bar.close()
-
-    def _before(self) -> list[dict[str, float]]:
-        """The whole lines of a run before."""
-        try:
-            text = self._path.read_text(encoding="utf-8")
-        except OSError:
-            return []
-        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
 def forecast(left: int, seconds: float) -> str:
@@ -85,6 +78,21 @@ def forecast(left: int, seconds: float) -> str:
     if left * seconds < LONG_S or left <= FEW:
         return text
     return f"{text} (--steps {FEW} would take about {waiting(FEW * seconds)})"
+
+
+def full(tokens: int, weights: int, steps: int, losses: list[dict[str, float]]) -> str:
+    """What the run was, and what one with `FULL` tokens for each weight would take here."""
+    each = sorted(record["seconds"] for record in losses)[len(losses) // 2]
+    needed = -(-FULL * weights // tokens)
+    text = f"{steps} steps of {tokens} tokens, {each:.2g} s each; {millions(weights)} weights"
+    if needed <= steps:
+        return text
+    return f"{text}: {FULL} tokens for each would be --steps {needed}, {waiting(needed * each)} here"
+
+
+def millions(count: int) -> str:
+    """A count of weights, as in 1.6 M."""
+    return f"{count / 1e6:.1f} M" if count >= 1e5 else str(count)
 
 
 class _Bar:
@@ -115,18 +123,18 @@ def _page(job: Job, losses: list[dict[str, float]]) -> str:
     kept = losses[::each]
     steps = [record["step"] + 1 for record in kept]
     curve = chart(
-        "Loss", [Line("loss", 0, steps, [record["loss"] for record in kept])], Scale("step"), Scale("nats per byte"),
+        "Loss", [Line("loss", 0, steps, [record["loss"] for record in kept])], Scale("step"), Scale("nats per token"),
         reading="step {x}: {y}",
     )  # fmt: skip
     speed = chart(
         "Time of a step", [Line("seconds", 1, steps, [record["seconds"] for record in kept])], Scale("step"),
         Scale("seconds", reach=0.0), reading="step {x}: {y} s",
     )  # fmt: skip
-    size = job.size
+    size, family = job.size, job.shape.family if job.shape else "built in"
     found = {
         "schedule": f"{job.schedule.name or 'from a file'}: {job.schedule.stages} stages on {len(job.schedule.ranks)} "
-        f"ranks, {job.schedule.microbatches} microbatches of {job.rows} x {size.length} bytes",
-        "model": f"{size.layers} layers, hidden {size.hidden}, {size.heads} heads",
+        f"ranks, {job.schedule.microbatches} microbatches of {job.rows} x {size.length} tokens",
+        "model": f"{family}: {size.layers} layers, hidden {size.hidden}, {size.heads} heads",
         "optimizer": f"{job.optimizer}, learning rate {job.lr:g}" + (f", clipped at {job.clip:g}" if job.clip else ""),
         "text": str(job.text),
         "steps": f"{len(losses)} of {job.steps}; last loss {losses[-1]['loss']:.4f}" if losses else "none yet",

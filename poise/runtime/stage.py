@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -13,6 +13,7 @@ from torch.distributed.tensor import DTensor
 from torch.func import functional_call
 
 from poise.core.errors import ScheduleError
+from poise.runtime import chance
 from poise.runtime.saved import Handle, Saved, restore
 from poise.runtime.split import Rest, backward, input_gradients, weight_gradients
 from poise.runtime.versions import Leaves, Versions
@@ -44,9 +45,11 @@ class Open:
     """Where the inputs' content is while it is on the host."""
     away: bool = False
     """Whether it is on the host alone, and no memory is reserved for the way back."""
-    chance: Tensor | None = None
+    chance: dict[str, Tensor] | None = None
     """The state of the random numbers before the forward, where it is to be run again."""
     target: Tensor | None = None
+    shared: Mapping[str, Tensor] = field(default_factory=dict)
+    """Keyword inputs."""
 
     @property
     def full(self) -> bool:
@@ -79,12 +82,15 @@ class Stage:
         self.open: dict[int, Open] = {}
         self.losses: dict[int, Tensor] = {}
 
-    def forward(self, microbatch: int, inputs: Tensors, target: Tensor | None, *, keep: bool = True) -> Tensors:
+    def forward(
+        self, microbatch: int, inputs: Tensors, target: Tensor | None, *, keep: bool = True,
+        shared: Mapping[str, Tensor] | None = None,
+    ) -> Tensors:  # fmt: skip
         """The outputs, cut off from autograd; of the last stage its loss. Without `keep` only the inputs stay."""
         leaves = tuple(each.detach().requires_grad_(each.requires_grad) for each in inputs)
-        self.open[microbatch] = opened = Open(leaves, target=target)
+        self.open[microbatch] = opened = Open(leaves, target=target, shared=shared or {})
         if not keep:
-            opened.chance = torch.get_rng_state()
+            opened.chance = chance.state()
         if self.versions is not None:
             opened.weights = self.versions.leaves(microbatch)
         outputs = self._run(opened)
@@ -98,11 +104,11 @@ class Stage:
         """Run the forward again, as it was: same inputs, same weights, same random numbers."""
         opened = self.open[microbatch]
         assert opened.chance is not None
-        now = torch.get_rng_state()
-        torch.set_rng_state(opened.chance)
+        now = chance.state()
+        chance.restore(opened.chance)
         opened.shapes = []
         self._run(opened)
-        torch.set_rng_state(now)
+        chance.restore(now)
 
     def backward(self, microbatch: int, gradients: Tensors) -> Tensors:
         """Input and weight gradients at once; the input gradients are handed on."""
@@ -188,8 +194,8 @@ class Stage:
 
     def _call(self, opened: Open) -> object:
         if opened.weights is None:
-            return self.module(*opened.leaves)
-        return functional_call(self.module, opened.weights, opened.leaves)
+            return self.module(*opened.leaves, **opened.shared)
+        return functional_call(self.module, opened.weights, opened.leaves, dict(opened.shared))
 
     def _checked(self, found: object) -> Tensors:
         outputs = found if isinstance(found, tuple) else (found,)

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import partial
 from math import isfinite
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 
-from poise.runtime.checkpoint import Checkpoints, latest
-from poise.runtime.data import Bytes
-from poise.runtime.decoder import Head, cross_entropy, cut, decoder
+from poise.runtime.checkpoint import latest
+from poise.runtime.data import Bytes, Packed, Padded, Source
+from poise.runtime.documents import read_documents
+from poise.runtime.groups import groups
 from poise.runtime.guard import Guard, Seat
-from poise.runtime.job import BYTES, Job
+from poise.runtime.job import Job
 from poise.runtime.late import LateNorm
-from poise.runtime.norm import clip
+from poise.runtime.loss import TokenLoss
+from poise.runtime.metrics import Metrics
+from poise.runtime.norm import counts, factor, norms, scale
 from poise.runtime.pipeline import Pipeline
+from poise.runtime.process_groups import device_here, groups_of
 from poise.runtime.report import Report
-from poise.runtime.tensor import TensorPeers
+from poise.runtime.scale import LossScale
+from poise.runtime.stages import named, named_shard, stages_of
+from poise.runtime.store import Saved
+from poise.runtime.ties import Ties
 
 
 def train(job: Job, seat: Seat) -> None:
@@ -39,77 +45,125 @@ class Trainer:
         self.job, self.guard = job, guard
         self.number, self.ranks = dist.get_rank(), len(job.schedule.ranks)
         self.replica, place = divmod(self.number, self.ranks * job.tensor)
-        self.rank, self.part = divmod(place, job.tensor)
-        self.device = _device()
+        self.rank = place // job.tensor
+        self.device = device_here()
         torch.manual_seed(job.seed + self.number)
-        group, self.side, self.beside = self._groups()
-        modules, output = self._modules()
+        group, self.side, self.beside = groups_of(job, self.number, guard)
+        made = stages_of(job, self.rank, self.device, self.beside)
+        self.scale = LossScale() if job.precision == "fp16" else None
+        self.loss = TokenLoss(job.schedule.microbatches * job.replicas, self.side)
         self.pipeline = Pipeline(
-            job.schedule, modules, cross_entropy, device=self.device, optimizer=self._optimizer, output=output,
+            job.schedule, made.parts, self.loss, device=self.device, optimizer=self._optimizer, output=made.output,
             watched=job.recording is not None, group=group, data=self.side, guard=guard,
         )  # fmt: skip
-        self.parts: dict[str, nn.Module] = {
-            self._name("stage", number): stage.module for number, stage in self.pipeline.stages.items()
-        }
-        if output is not None:
-            self.parts[self._name("shard", self.rank)] = output
+        self.ties = Ties(self.pipeline, made.ties)
+        self.parts: dict[str, nn.Module] = {f"stage-{stage}": part for stage, part in made.parts.items()}
+        self.weights = {f"stage-{stage}": named(part, self.beside) for stage, part in made.parts.items()}
+        if made.output is not None:
+            self.parts["shard"] = made.output
+            self.weights["shard"] = named_shard(made.output, self.rank, self.ranks)
         self.optimizers = {name: self._made(name, part) for name, part in self.parts.items()}
-        late = job.late and job.clip is not None
-        self.late = LateNorm(self.pipeline, self.parts, self.optimizers, job.clip or 0.0, self.beside) if late else None
-        rows = job.rows * job.schedule.microbatches * job.replicas
-        self.data = Bytes(job.text, job.size.length, rows, job.seed)
-        self.checkpoints = Checkpoints(job.out, job.about())
+        self.late = None
+        if job.late and job.clip is not None:
+            skip = self.ties.repeated
+            self.late = LateNorm(self.pipeline, self.parts, self.optimizers, job.clip, self.beside, skip)
+        self.data = _source(job)
+        self.saved = Saved(self, job)
 
     def run(self) -> None:
         """All steps that are left."""
         job = self.job
         start = latest(job.out, job.about()) if job.resume else 0
         if start:
-            self._load(start)
+            self.saved.load(start)
+        count = self._count()
         report = Report(job, start) if self.number == 0 else None
+        metrics = Metrics(job.metrics, job.tensorboard, start) if self.number == 0 else None
         for step in range(start, job.steps):
             began = time.monotonic()
-            loss = self._step(step)
-            if report is not None:
-                report.add(step, loss, time.monotonic() - began)
+            figures = self._step(step)
+            seconds = time.monotonic() - began
+            if report is not None and metrics is not None:
+                report.add(step, figures["loss"], seconds)
+                metrics.add({"step": step, **figures, "seconds": seconds, "tokens_per_s": self.loss.tokens / seconds})
             if (step + 1) % job.every == 0 or step + 1 == job.steps:
                 self._save(step + 1)
                 if report is not None:
                     report.draw()
-        if report is not None:
-            report.close()
+        if report is not None and metrics is not None:
+            report.close(self.loss.tokens, count)
+            metrics.close()
 
-    def _step(self, step: int) -> float:
-        """One step, and its loss."""
+    def _step(self, step: int) -> dict[str, float]:
+        """One step, and its figures by name."""
         self._settle()
-        parts = (each.chunk(self.job.replicas)[self.replica] for each in self.data.batch(step))
-        inputs, target = (each.to(self.device) for each in parts)
+        rate = self._set_rate(step)
+        whole = self.data.batch(step)
+        inputs, target = (self._own(each) for each in whole[:2])
+        shared = {name: self._own(each) for name, each in whole.shared.items()}
+        with self.guard.together("the number of tokens"):
+            self.loss.begin(target)
+        self.loss.scale = self.scale.scale if self.scale is not None else 1.0
         if step == self.job.steps - 1 and (self.job.recording or self.job.timeline):
-            outcome, recording = self.pipeline.record(inputs, target)
+            outcome, recording = self.pipeline.record(inputs, target, shared=shared)
             if self.number == 0:
                 self._keep(recording)
         else:
-            outcome = self.pipeline.step(inputs, target)
+            outcome = self.pipeline.step(inputs, target, shared=shared)
+        with self.guard.together("tied weights"):
+            self.ties.sum()
         with self.guard.together("the loss"):
             losses = self.pipeline.losses(outcome)
             loss = torch.tensor(sum(losses) / len(losses), dtype=torch.float64, device=self.device)
             if self.side is not None:
                 dist.all_reduce(loss, group=self.side)
-        self._update()
-        return loss.item() / self.job.replicas
+        figures = {"loss": loss.item() / self.job.replicas / self.loss.scale, "lr": rate, "tokens": self.loss.tokens}
+        return figures | self._update()
 
-    def _update(self) -> None:
-        """Step the optimizers, where no backward has done it; not by gradients that are not finite."""
-        right = True
-        with self.guard.together("the norm of the gradients"):
-            if self.late is not None:
+    def _count(self) -> int:
+        """How many weights the model has: a collective of all pipelines' ranks and parts."""
+        total = torch.tensor(counts(self.pipeline, self.beside, self.ties.repeated), device=self.device)
+        dist.all_reduce(total, group=self.pipeline.group)
+        return int(total.item())
+
+    def _own(self, whole: Tensor) -> Tensor:
+        """This replica's rows."""
+        return whole.chunk(self.job.replicas)[self.replica].to(self.device)
+
+    def _set_rate(self, step: int) -> float:
+        rate = self.job.lr * self.job.plan.factor(step)
+        for optimizer in self.optimizers.values():
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+        return rate
+
+    def _update(self) -> dict[str, float]:
+        """Step the optimizers, where no backward has done it; the norms of the gradients, where they were needed."""
+        if self.late is not None:
+            with self.guard.together("the norm of the gradients"):
                 self.late.step()
-            elif self.job.clip is not None:
-                right = isfinite(clip(self.pipeline, self.parts.values(), self.job.clip, self.beside))
+            return {}
+        right, figures = True, {}
+        if self.job.schedule.updates == "flush" and self._measured:
+            with self.guard.together("the norm of the gradients"):
+                found = norms(self.pipeline, self.beside, self.ties.repeated, self.loss.scale)
+            figures = {"gradient_l2": found.l2, "gradient_l1": found.l1}
+            by = factor(found.l2, self.job.clip) if self.job.clip is not None else 1.0
+            scale((weight for part in self.parts.values() for weight in part.parameters()), by / self.loss.scale)
+            right = isfinite(found.l2) or self.job.clip is None
+            if self.scale is not None:
+                figures["loss_scale"], right = self.scale.scale, self.scale.update(found.l2)
         self.guard.at("the optimizer")
-        for name, optimizer in self.optimizers.items() if right and self.late is None else ():
-            if name.startswith("shard") or self.job.schedule.updates == "flush":
+        for name, optimizer in self.optimizers.items() if right else ():
+            if name == "shard" or self.job.schedule.updates == "flush":
                 optimizer.step()
+        return figures
+
+    @property
+    def _measured(self) -> bool:
+        """Whether the norms of gradients are needed."""
+        job = self.job
+        return job.clip is not None or self.scale is not None or bool(job.metrics or job.tensorboard)
 
     def _settle(self) -> None:
         """Correct the last step where it was taken by the wrong norm."""
@@ -126,79 +180,26 @@ class Trainer:
             with replacing(self.job.timeline) as file:
                 file.write(recording.trace())
 
-    def _groups(self) -> tuple[dist.ProcessGroup | None, dist.ProcessGroup | None, TensorPeers | None]:
-        """The ranks of this pipeline, those of the same place in all pipelines, and those that share its stages.
-
-        None where there is but one. Processes are numbered by replica, then rank, then part.
-        """
-        tensor, size = self.job.tensor, self.ranks * self.job.tensor
-        if self.job.processes == self.ranks:
-            return None, None, None
-        begin, place = self.replica * size, self.number % size
-        pipeline = _group(range(begin + self.part, begin + size, tensor))
-        side = _group(range(place, self.job.processes, size)) if self.job.replicas > 1 else None
-        first = self.number - self.part
-        beside = TensorPeers(_group(range(first, first + tensor)), self.guard) if tensor > 1 else None
-        return pipeline, side, beside
-
-    def _name(self, kind: str, number: int) -> str:
-        """Of a stage's or a vocabulary shard's file."""
-        return f"{kind}-{number}" + (f"-part-{self.part}" if self.job.tensor > 1 else "")
-
-    def _modules(self) -> tuple[list[nn.Module], nn.Linear | None]:
-        """The stages, and this rank's shard of the output layer where the schedule has vocabulary passes."""
-        parts = decoder(replace(self.job.size, vocabulary=BYTES), seed=self.job.seed, beside=self.beside)
-        output = None
-        if self.job.schedule.barriers:
-            head = parts[-1]
-            assert isinstance(head, Head)
-            rows = BYTES // self.ranks
-            output = nn.Linear(self.job.size.hidden, rows, bias=False)
-            output.weight.data.copy_(head.out.weight.data[self.rank * rows : (self.rank + 1) * rows])
-            output.to(self.device)
-            parts[-1] = head.norm
-        stages = cut(parts, self.job.schedule.stages)
-        for number, homes in enumerate(self.job.schedule.homes):
-            if self.rank in homes:
-                stages[number].to(self.device)
-        return stages, output
-
     def _optimizer(self, weights: Iterable[nn.Parameter]) -> Optimizer:
         make = AdamW if self.job.optimizer == "adamw" else partial(SGD, momentum=0.9)
-        return make(weights, lr=self.job.lr)
+        return make(groups(weights, self.job.decay), lr=self.job.lr)
 
     def _made(self, name: str, part: nn.Module) -> Optimizer:
         """The optimizer of a part: where weights change behind every backward the stage has it already."""
         for number, stage in self.pipeline.stages.items():
-            if stage.versions is not None and name == self._name("stage", number):
+            if stage.versions is not None and name == f"stage-{number}":
                 return stage.versions.optimizer
         return self._optimizer(part.parameters())
 
     def _save(self, step: int) -> None:
         self._settle()
-        parts: dict[str, Any] = {f"chance-{self.number}": torch.get_rng_state()}
-        for name, part in self.parts.items() if self.replica == 0 else ():
-            kind, number = name.split("-")[:2]
-            if kind == "stage" and self.job.schedule.homes[int(number)][0] != self.rank:
-                continue  # a copy, which the first one saves
-            parts[name] = {"weights": part.state_dict(), "optimizer": self.optimizers[name].state_dict()}
         with self.guard.together("the checkpoint"):
-            self.checkpoints.save(step, parts, first=self.number == 0)
-
-    def _load(self, step: int) -> None:
-        for name, part in self.parts.items():
-            saved = self.checkpoints.load(step, name)
-            part.load_state_dict(saved["weights"])
-            self.optimizers[name].load_state_dict(saved["optimizer"])
-        torch.set_rng_state(self.checkpoints.load(step, f"chance-{self.number}"))
+            self.saved.save(step)
 
 
-def _group(ranks: range) -> dist.ProcessGroup:
-    found: dist.ProcessGroup = dist.new_group(list(ranks), use_local_synchronization=True)
-    return found
-
-
-def _device() -> torch.device:
-    if not torch.cuda.is_available() or "nccl" not in str(dist.get_backend_config()):
-        return torch.device("cpu")
-    return torch.device("cuda", torch.cuda.current_device())
+def _source(job: Job) -> Source:
+    """Where the batches of all replicas are from."""
+    if job.data == "bytes":
+        return Bytes(job.text, job.size.length, job.sequences, job.seed)
+    kind = Packed if job.data == "packed" else Padded
+    return kind(read_documents(job.text, job.size.vocabulary), job.size.length, job.sequences, job.seed)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from poise.runtime.job import Job, schedule_of
-from poise.runtime.report import Report, forecast
+from poise.runtime.report import Report, forecast, full
 from poise.runtime.size import Size
 
 
@@ -23,6 +23,18 @@ from poise.runtime.size import Size
 )
 def test_the_time_of_the_rest_and_a_shorter_run(left: int, seconds: float, expected: str) -> None:
     assert forecast(left, seconds) == expected
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        (1_600_000, "; 1.6 M weights: 20 tokens for each would be --steps 32000, 2.7 h here"),
+        (5_000, "; 5000 weights"),
+    ],
+)  # fmt: skip
+def test_a_full_run_has_twenty_tokens_for_each_weight(weights: int, expected: str) -> None:
+    seconds = [{"seconds": each} for each in (9.0, 0.3, 0.3, 0.2, 0.3)]
+    assert full(1000, weights, 100, seconds) == f"100 steps of 1000 tokens, 0.3 s each{expected}"
 
 
 def test_it_is_printed_once_by_the_second_step(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ class StageKernels:
     def __init__(self, transport: Transport, stages: Mapping[int, Stage], shard: OutputShard | None = None) -> None:
         self.transport, self.stages, self.shard = transport, stages, shard
         self.targets: Sequence[Tensor | None] = ()
+        self.shared: Sequence[Mapping[str, Tensor]] = ()
         self._threads: dict[str, ThreadPoolExecutor] = {}
         self.table: dict[str, Kernel] = {
             "F": self._forward, "F_NO_GRAD": self._forward, "R": self._recompute, "B": self._backward,
@@ -41,9 +42,9 @@ class StageKernels:
             "broadcast": self._broadcast, "all_reduce": self._sum, "copy": self._copy, "free": self._free,
         }  # fmt: skip
 
-    def begin(self, targets: Sequence[Tensor | None]) -> None:
-        """A step begins."""
-        self.targets = targets
+    def begin(self, targets: Sequence[Tensor | None], shared: Sequence[Mapping[str, Tensor]] = ()) -> None:
+        """A step begins. `shared` are keyword inputs of all stages, by microbatch."""
+        self.targets, self.shared = targets, shared
         self.transport.begin()
         for stage in self.stages.values():
             fsdp.prepare(stage.module)
@@ -58,7 +59,8 @@ class StageKernels:
         number, microbatch = task.arg
         stage = self.stages[number]
         target = self.targets[microbatch] if stage.loss_fn is not None else None
-        outputs = stage.forward(microbatch, reads[0], target, keep=task.kind == "F")
+        shared = self.shared[microbatch] if self.shared else {}
+        outputs = stage.forward(microbatch, reads[0], target, keep=task.kind == "F", shared=shared)
         return (outputs, *[None] * (len(task.writes) - 1))
 
     def _recompute(self, task: Task, reads: Reads) -> Made:
