@@ -165,9 +165,9 @@ class _Lowering:
         stage, batch = pair
         host, begin = f"h{stage}.{batch}", f"begin{stage}.{batch}"
         if op.kind is Kind.OFFLOAD:
-            self._compute("free", rank, [self._context(pair), host], [])
+            self._compute("free", rank, [self._context(pair), host], [], pair)
             return
-        self._compute("wait", rank, [], [begin])
+        self._compute("wait", rank, [], [begin], pair)
         back = self._keep(rank, pair, self.size[stage])
         lane = "copies" if self.shared else "h2d"
         self.into.add(Task("copy", rank, lane, _on([host, begin], rank), _on([back], rank), arg=("RELOAD", *pair)))

@@ -11,11 +11,10 @@ from poise.core.units import ps
 from poise.pipeline.costs import Costs
 from poise.pipeline.graph import graph_of
 from poise.pipeline.schedule import Schedule
-from poise.sim.step.flows import Flows
+from poise.sim.links import Flows, Path, Wiring
 from poise.sim.step.result import Step, Transfer
 from poise.sim.step.step_graph import StepGraph
 from poise.sim.step.traffic import Traffic
-from poise.sim.step.wiring import Path, Wiring
 
 
 def simulate_step(schedule: Schedule, costs: Costs, traffic: Traffic, wiring: Wiring) -> Step:
@@ -158,7 +157,8 @@ class _Loop:
         self.going[number] = (channel, ask, now)
         path = self._path(ask)
         if ask.bytes and path:
-            self._reckon(self.flows.start(now, number, ask.bytes, path))
+            end = self.flows.start(now, number, ask.bytes, path)
+            self._reckon([(number, end)] if end >= 0 else self.flows.settle(now))
         else:
             self.due[number] = now
             heappush(self.events, (now, 0, number))
@@ -168,8 +168,8 @@ class _Loop:
             return self.wiring.path(ask.rank, ask.peer)
         return self.wiring.outside(ask.rank)
 
-    def _reckon(self, ends: dict[int, int]) -> None:
-        for flow, end in ends.items():
+    def _reckon(self, ends: list[tuple[int, int]]) -> None:
+        for flow, end in ends:
             if self.due.get(flow) != end:
                 self.due[flow] = end
                 heappush(self.events, (end, 0, flow))
@@ -179,7 +179,8 @@ class _Loop:
         channel, ask, begin = self.going.pop(number)
         del self.due[number]
         if number in self.flows.paths:
-            self._reckon(self.flows.end(now, number))
+            self.flows.end(number)
+            self._reckon(self.flows.settle(now))
         queue = self.queues[channel]
         queue.popleft()
         late = ps(self.wiring.latency(ask.rank, ask.peer)) if ask.kind == "message" else self.graph.latency

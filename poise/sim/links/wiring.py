@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from poise.core.errors import ScheduleError
@@ -17,7 +17,8 @@ class Wiring:
 
     bytes_per_s: of each link, one way.  node: of each rank.  out, into: the link by which a rank's transfers leave
     its node, and enter it.  inside_out, inside_in: the same within the node.  latency_s: of a transfer within a node,
-    and between two.  pairs: links of single pairs of ranks (measured ones), which go before all others.
+    and between two.  pairs: links of single pairs of ranks (measured ones), which go before all others.  copies: by
+    the name of a lane (`d2h`, `h2d`, `disk`) the link of each rank for copies to other tiers.
     """
 
     bytes_per_s: tuple[float, ...]
@@ -28,6 +29,7 @@ class Wiring:
     inside_in: tuple[int, ...]
     latency_s: tuple[float, float] = (0.0, 0.0)
     pairs: tuple[tuple[int, int, int], ...] = ()
+    copies: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     @classmethod
     def nodes(
@@ -77,6 +79,21 @@ class Wiring:
         links = tuple(float(bytes_per_s[a][b]) for a, b in pairs)
         loops = tuple(rank * (count + 1) for rank in range(count))
         return cls(links, tuple(range(count)), loops, loops, loops, loops, (latency_s, latency_s), own)
+
+    def with_copies(self, bytes_per_s: Mapping[str, float]) -> Wiring:
+        """The same with a link of each rank for the copies of each lane: `{"d2h": 25e9, "h2d": 25e9}`."""
+        links, ranks = self.bytes_per_s, len(self.node)
+        copies = tuple(each for each in self.copies if each[0] not in bytes_per_s)
+        for lane, speed in bytes_per_s.items():
+            if not speed > 0:
+                raise ScheduleError(f"wiring: {speed!r} bytes/s for the copies of lane {lane}; give more than 0")
+            copies += ((lane, tuple(range(len(links), len(links) + ranks))),)
+            links += (float(speed),) * ranks
+        return replace(self, bytes_per_s=links, copies=copies)
+
+    def copy(self, rank: int, lane: str) -> Path:
+        """The link for a rank's copies on a lane; none where there is none."""
+        return next(((links[rank],) for name, links in self.copies if name == lane), ())
 
     def path(self, here: int, there: int) -> Path:
         """The links of a transfer from rank `here` to rank `there`; none where they are one."""

@@ -1,0 +1,18 @@
+"""Edits that make a Program of another, one a file. Each is proven like any other Program.
+
+as_messages    broadcasts as messages (broadcasts.py)
+sized          bytes of messages (messages.py)
+reduced        gradients reduced over replicas of the Program (gradients.py)
+gathered       sharded weights made whole for each run (gather.py)
+optimized      one optimizer behind all gradients, new weights gathered behind it (optimizer.py)
+"""
+
+from __future__ import annotations
+
+from poise.program.passes.broadcasts import as_messages
+from poise.program.passes.gather import gathered
+from poise.program.passes.gradients import reduced
+from poise.program.passes.messages import sized
+from poise.program.passes.optimizer import optimized
+
+__all__ = ["as_messages", "gathered", "optimized", "reduced", "sized"]
