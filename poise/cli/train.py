@@ -10,7 +10,7 @@ import typer
 
 from poise.cli.reading import reads
 from poise.cli.spelled import renamed
-from poise.plan.training.schedule_options import Limit, ScheduleOptions, SchedulesOptions
+from poise.plan.training.schedule_options import Limit, ScheduleOptions, SchedulesOptions, ShowOptions
 from poise.runtime.options import RunOptions
 from poise.scenario.options import Json
 
@@ -33,6 +33,15 @@ def schedules(options: SchedulesOptions) -> None:
     from poise.plan.training.command import compare_schedules
 
     compare_schedules(options)
+
+
+@app.command("show")
+@reads(ShowOptions)
+def show(options: ShowOptions) -> None:
+    """Show a training step as a Program: proof, lanes, memory, critical path; as text, page or Perfetto timeline."""
+    from poise.plan.training.show_program import show_program
+
+    show_program(options)
 
 
 @app.command("check")

@@ -1,4 +1,4 @@
-"""The durations of a Program's tasks from the costs of operations: of lowered schedules, and of Programs made otherwise."""
+"""The durations of a Program's tasks from the costs of operations."""
 
 from __future__ import annotations
 

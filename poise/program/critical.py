@@ -31,8 +31,8 @@ class Stretch(NamedTuple):
 def critical_path(timed: Timed) -> list[Step]:
     """From a first task to the last end, back to front by the cause that was there last.
 
-    Causes are the task before on the lane, the writers of what is read, the send of a receive, and those of all members of a collective. The
-    wait is that of a message on its way, or of links and lanes that are shared.
+    Causes are the task before on the lane, the writers of what is read, the send of a receive, and those of all members
+    of a collective. The wait is that of a message on its way, or of links that are shared.
     """
     found: list[Step] = []
     number = max(range(len(timed.ends)), key=timed.ends.__getitem__, default=-1)
@@ -66,9 +66,8 @@ def _cause(timed: Timed, number: int) -> int:
     """What a task waited for last, −1 where it waited for nothing."""
     index, ends = timed.index, timed.ends
     meeting = index.meeting[number]
-    causes = [
-        cause for member in (index.members[meeting] if meeting >= 0 else [number]) for cause in _own(timed, member)
-    ]
+    members = index.members[meeting] if meeting >= 0 else [number]
+    causes = [cause for member in members for cause in _own(timed, member)]
     tight = [cause for cause in causes if ends[cause] == timed.starts[number]]
     if tight:
         return tight[0]

@@ -32,8 +32,9 @@ class Held(NamedTuple):
 def held(index: Index, starts: Sequence[int], ends: Sequence[int]) -> dict[Key, Held]:
     """The memory of each (rank, tier) in which there are values with a size, exactly.
 
-    The lifetimes are those of `memory`: from the start of a value's writer to the end of its last reader, or of the writer where there is
-    none; the next version of a value takes over its memory where it can; what is given is held from the first instant on and stays.
+    The lifetimes are those of `memory`: from the start of a value's writer to the end of its last reader, or of the
+    writer where there is none; the next version of a value takes over its memory where it can; what is given is held
+    from the first instant on and stays.
     """
     sized = {name: value for name, value in index.program.values.items() if value.bytes}
     unit = lcm(*(value.bytes.as_integer_ratio()[1] for value in sized.values()))

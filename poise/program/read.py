@@ -110,9 +110,7 @@ class Reader:
 
     def _task(self, words: str) -> None:
         if self.lane is None:
-            raise ProgramError(
-                f"the task {words[:60]!r} is in no lane; write a line such as 'rank 0, lane compute' first"
-            )
+            raise ProgramError(f"the task {words[:60]!r} has no lane; write a line as in 'rank 0, lane compute' first")
         rank, lane = self.lane
         body, _, more = words.partition(" | ")
         body, _, written = f"{body} ".partition(" -> ")

@@ -1,7 +1,7 @@
 """A Program with the instants of its tasks: makespan, what every lane does with its time, rows to draw.
 
-Instants are integers of `scale` ticks to a unit of time. `timed` finds them without contention; whatever else gives a start and
-an end for each task, a simulator of links or a run, makes a `Timed` of them too.
+Instants are integers of `scale` ticks to a unit of time. `timed` finds them without contention; whatever else gives a
+start and an end for each task, a simulator of links or a run, makes a `Timed` of them too.
 """
 
 from __future__ import annotations
