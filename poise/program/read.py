@@ -94,12 +94,12 @@ class Reader:
 
     def _size(self, rest: str) -> None:
         match = _matched(_SIZE, rest, "size 0.5 host: h0.0@0 h0.1@0")
-        size = read_number(match[1])
+        size = _amount(match[1])
         if size < 0:
             raise ProgramError(f"size {match[1]} is negative; write 0 or more")
         for name in match[3].split():
             _new(name, self.values, "size")
-            self.values[name] = Value(name, size, match[2] or "device")  # type: ignore[arg-type]
+            self.values[name] = Value(name, size, match[2] or "device")
 
     def _begin(self, rest: str) -> None:
         match = _matched(_LANE, rest, "rank 0, lane compute")
@@ -136,10 +136,15 @@ def _more(text: str) -> tuple[tuple[int, ...], float]:
         if name == "group" and _GROUP.fullmatch(value):
             group = tuple(map(int, value.split(",")))
         elif name == "work":
-            work = read_number(value)  # type: ignore[assignment]
+            work = _amount(value)
         else:
             raise ProgramError(f"'{name} {value}' is neither a group nor work; write as in 'group 0,1 work 4096'")
     return group, work
+
+
+def _amount(text: str) -> float:
+    number = read_number(text)
+    return number if isinstance(number, int) else float(number)
 
 
 def _pairs(words: list[str]) -> Iterator[tuple[str, str]]:

@@ -8,8 +8,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from poise.core.errors import ScheduleError
+from poise.core.errors import ProgramError, ScheduleError
 from poise.plan.training.files import check_files, write_file
+from poise.plan.training.program_source import device_limit, is_program
 from poise.plan.training.schedule_options import limit_of, numbers
 
 if TYPE_CHECKING:
@@ -130,6 +131,9 @@ def check_schedule(file: Path, memory_limit: str | None, json: str | None) -> No
     from poise.scenario.write import put_json
 
     check_files(json)
+    if is_program(file):
+        _check_program(file, memory_limit, json)
+        return
     schedule = read_file(file)
     try:
         proof = check(schedule, memory_limit=None if memory_limit is None else limit_of(memory_limit))
@@ -161,6 +165,26 @@ def check_schedule(file: Path, memory_limit: str | None, json: str | None) -> No
 
 def _counted(count: int, word: str, plural: str = "s") -> str:
     return f"{count} {word}{plural * (count != 1)}"
+
+
+def _check_program(file: Path, memory_limit: str | None, json: str | None) -> None:
+    """The same for the text of a Program."""
+    from poise.plan.training.shown import proven
+    from poise.program.text import load_program
+    from poise.scenario.write import put_json
+
+    program = load_program(file)
+    limit = None if memory_limit is None else device_limit(memory_limit)
+    try:
+        proof = program.prove(limit)
+    except ProgramError as error:
+        raise ProgramError(f"{file}: {error}") from None
+    peaks = [{"rank": rank, "tier": tier, "proven": most} for (rank, tier), most in sorted(proof.peak_memory.items())]
+    counts = {"tasks": proof.tasks, "messages": proof.messages, "collectives": proof.collectives}
+    put_json({"ranks": program.ranks, **counts, "memory": peaks}, json)
+    if json != "-":
+        print(proven(str(file), program, proof))
+        print("most memory:", "; ".join(f"rank {e['rank']} {e['tier']} {e['proven']:g}" for e in peaks) or "no sizes")
 
 
 def _make(name: str, options: PipelineOptions, *, by: str | None = None, given: Sequence[str] = ()) -> Made:

@@ -8,7 +8,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from poise.core.errors import ProgramError, ScheduleError, UserError
+from poise.core.errors import ScheduleError, UserError
+from poise.plan.training.schedule_options import limit_of
 
 if TYPE_CHECKING:
     from poise.plan.training.schedule_options import ShowOptions
@@ -64,13 +65,11 @@ def times_of(given: Sequence[str]) -> dict[str, Fraction]:
     return found
 
 
-def limit_of_device(options: ShowOptions) -> dict[str, float] | None:
-    """The limit for the proof."""
-    limit = options.limit
-    if limit is None:
-        return None
+def device_limit(text: str) -> dict[str, float]:
+    """The limit that `--memory-limit` gives, as the proof of a Program takes it."""
+    limit = limit_of(text)
     if isinstance(limit, list):
-        raise ProgramError(f"--memory-limit {options.memory_limit!r}: give one number, for the device of every rank")
+        raise UserError(f"--memory-limit {text!r}: give one number, for the device of every rank")
     return {"device": float(limit)}
 
 

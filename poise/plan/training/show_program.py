@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from poise.core.errors import ProgramError
 from poise.pipeline.program_time import TIMED, durations_of, ticks_by
 from poise.plan.training.files import check_files, write_file
-from poise.plan.training.program_source import limit_of_device, source, times_of
+from poise.plan.training.program_source import device_limit, source, times_of
 from poise.plan.training.shown import LANES, MEMORY, PATH, Shown, lane_rows, memory_rows, path_rows, proven
 from poise.program.critical import critical_path
 from poise.program.timed import timed
@@ -49,9 +49,10 @@ def show_program(options: ShowOptions) -> None:
 def _shown(options: ShowOptions) -> Shown:
     times = times_of(options.times)
     program, options = source(options)
+    limit = None if options.memory_limit is None else device_limit(options.memory_limit)
     place = f"{options.source}: " if Path(options.source).is_file() else ""
     try:
-        proof = program.prove(limit_of_device(options))
+        proof = program.prove(limit)
         durations = durations_of(program, options.costs)
         found = timed(program, *ticks_by(program, durations, times))
     except ProgramError as error:
