@@ -1,6 +1,6 @@
 """A Program as a text that can be edited by hand and read back: what holds for all of it, then a line for each task.
 
-    poise program 1
+    program 1
     name one_f_one_b
     path 0..7: 0 1                         stages that samples 0 to 7 pass
     demand w0 = 1/8(w0,0,0..7)             the gradient with which w0 must be updated
@@ -9,7 +9,7 @@
     rank 0, lane compute
       F(0,0) in.0 w0 -> x0.0 c0.0#0        kind, argument, what it reads, what it writes
     rank 0, lane to 1
-      send x0.0 -> | group 0,1 work 4096   group and work where there are any
+      send(0,0) x0.0 | group 0,1 work 64   group and, where there is any, work
 
 In tasks a value of the lane's own rank has no rank. Lines that begin with `#` are notes. Numbers and contents are
 written as in `words`.

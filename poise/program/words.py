@@ -19,7 +19,7 @@ from poise.program.content import Atom, Atoms
 
 Number = int | float | Fraction
 
-FIRST = "poise program 1"
+FIRST = "program 1"
 """The first line of every file."""
 
 KIND = re.compile(r"[A-Za-z_][\w.\-]*", re.ASCII)

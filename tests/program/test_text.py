@@ -80,7 +80,7 @@ def test_the_text_is_short_and_plain() -> None:
     text = write_program(program_of(make("one_f_one_b", 2, 3)))
     lines = text.splitlines()
     assert lines[:5] == [
-        "poise program 1", "name one_f_one_b", "path 0..2: 0 1", "demand w0 = 1/3(w0,0,0..2)",
+        "program 1", "name one_f_one_b", "path 0..2: 0 1", "demand w0 = 1/3(w0,0,0..2)",
         "demand w1 = 1/3(w1,1,0..2)",
     ]  # fmt: skip
     assert "given in.0@0 = (x,0,0)" in lines and "given dw0#0@0 = nothing" in lines
@@ -90,18 +90,18 @@ def test_the_text_is_short_and_plain() -> None:
         "  F(0,1) in.1 w0 -> x0.1 c0.1#0",
         "  B(0,0) c0.0#0 w0 dw0#0 g1.0 -> dw0#1",
     ]
-    assert "  recv -> g1.0 | group 1,0" in lines
+    assert "  recv(0,0) -> g1.0 | group 1,0" in lines
 
 
-HEAD = "poise program 1\n"
+HEAD = "program 1\n"
 LANE = "rank 0, lane compute\n"
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "line 1: '' does not begin a Program; write 'poise program 1' first"),
-        ("poise program 2\n", "line 1: 'poise program 2' does not begin a Program"),
+        ("", "line 1: '' does not begin a Program; write 'program 1' first"),
+        ("program 2\n", "line 1: 'program 2' does not begin a Program"),
         (HEAD + "size x: a@0", "line 2: 'x' is not a number; write one, as in 3, 0.5 or 1/3"),
         (HEAD + "size 1/0: a@0", "line 2: '1/0' is not a number"),
         (HEAD + "size 1e999: a@0", "line 2: '1e999' is not a number"),

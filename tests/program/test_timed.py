@@ -118,8 +118,8 @@ def test_one_f_one_b_by_hand() -> None:
     found = run(make("one_f_one_b", 2, 2), Costs.of(f=1, b=1, w=1, comm="0.5"))
     assert found.makespan == 10
     lanes = {each.lane: each for each in found.lanes}
-    assert [float(each) for each in lanes[Lane(0, "compute")][2:]] == [6, 6, 4, 0, 10]
-    assert [float(each) for each in lanes[Lane(1, "compute")][2:]] == [6, 6, 4, 1.5, 7.5]
+    assert [float(each) for each in lanes[Lane(0, "compute")][2:]] == [6, 4, 0, 10]
+    assert [float(each) for each in lanes[Lane(1, "compute")][2:]] == [6, 4, 1.5, 7.5]
     assert lanes[Lane(1, "from 0")].busy == 0
     held = found.held[0, "device"]
     assert [each * found.scale for each in (0, 1, 7, 10)] == held.instants and held.levels == [1, 2, 1, 0]

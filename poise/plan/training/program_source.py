@@ -46,7 +46,7 @@ def is_program(path: Path) -> bool:
     """Whether a file begins as the text of a Program does."""
     try:
         with path.open(encoding="utf-8-sig") as file:
-            return file.readline(100).startswith("poise program")
+            return file.readline(100).startswith("program ")
     except (OSError, UnicodeDecodeError):
         return False
 

@@ -107,7 +107,7 @@ def test_a_tampered_file_is_refused_in_one_line(tmp_path: Path, capsys: pytest.C
     file, page = tmp_path / "step.txt", tmp_path / "page.html"
     text = write_program(program_of(make("one_f_one_b", 4, 8)))
     cases = {
-        text.replace("  send x0.3 | group 0,1\n", ""): "ranks 0 and 1: message 3 is sent by send x0.4 ",
+        text.replace("  send(0,3) x0.3 | group 0,1\n", ""): "ranks 0 and 1: message 3 is sent by send 0,4 ",
         text.replace("1/8(w1,1,0..7)", "1/8(w1,1,0..6)"): "would update w1 with a wrong gradient: the gradient of w1",
         text.replace("scale(1,8) dw2#8", "scale(1,4) dw2#8"): "has the factor 1/4 instead of 1/8",
         text.replace("B(1,2) c1.2#0", "B(1,2) c1.3#0"): "it needs ctx 1 2 0",
