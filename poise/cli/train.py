@@ -17,10 +17,10 @@ from poise.scenario.options import Json
 app = typer.Typer(help="Plan training runs; make, check, compare and run pipeline schedules.", no_args_is_help=True)
 
 
-@app.command("schedule", cls=renamed(stages="ranks", save="out"))
+@app.command("schedule", cls=renamed(stages="ranks", save="out", perfetto="timeline"))
 @reads(ScheduleOptions)
 def schedule(options: ScheduleOptions) -> None:
-    """Make a schedule, check it, and print its step time and memory."""
+    """Make a schedule, check it, print its step time and memory; --page draws it, --csv writes PyTorch's file."""
     from poise.plan.training.command import make_schedule
 
     make_schedule(options)
@@ -35,10 +35,10 @@ def schedules(options: SchedulesOptions) -> None:
     compare_schedules(options)
 
 
-@app.command("show")
+@app.command("show", cls=renamed(timeline="perfetto"))
 @reads(ShowOptions)
 def show(options: ShowOptions) -> None:
-    """Show a training step as a Program: proof, lanes, memory, critical path; as text, page or Perfetto timeline."""
+    """Show a step with all its messages and copies, as a Program: proof, lanes, memory, critical path."""
     from poise.plan.training.show_program import show_program
 
     show_program(options)
@@ -47,12 +47,16 @@ def show(options: ShowOptions) -> None:
 @app.command("check")
 def check(
     file: Annotated[
-        Path, typer.Argument(help="PyTorch's .csv, or a schedule of `poise train schedule --out`.", metavar="FILE")
+        Path,
+        typer.Argument(
+            help="PyTorch's .csv, a schedule of `train schedule --out`, or a Program of `train show --text`.",
+            metavar="FILE",
+        ),
     ],
     memory_limit: Limit = None,
     json: Json = None,
 ) -> None:
-    """Check that a schedule completes and computes correct gradients, or name the fault."""
+    """Check that a schedule, or a Program, completes and computes correct gradients, or name the fault."""
     from poise.plan.training.command import check_schedule
 
     check_schedule(file, memory_limit, json)

@@ -9,7 +9,7 @@ from poise.core.errors import ProgramError
 from poise.program.content import Atoms, Content
 from poise.program.program import Program
 from poise.program.task import Lane, Task, Value
-from poise.program.words import FIRST, KIND, read_argument, read_number, read_sum
+from poise.program.words import FIRST, KIND, MOST_RANKS, read_argument, read_number, read_sum
 
 _LANE = re.compile(r"(\d{1,9}), lane (\S.*)", re.ASCII)
 _PATH = re.compile(r"(\d{1,9})(?:\.\.(\d{1,9}))?:((?: \d{1,9})*)", re.ASCII)
@@ -18,7 +18,7 @@ _DEMAND = re.compile(r"(\S+) = (.+)")
 _SIZE = re.compile(r"(\S+?)(?: (\S+))?:((?: +\S+)+)")
 _GROUP = re.compile(r"\d{1,9}(,\d{1,9})*", re.ASCII)
 _MOST = 1_000_000
-"""Most samples of a Program."""
+"""Most samples and stages of a Program."""
 
 
 class Reader:
@@ -77,7 +77,12 @@ class Reader:
         first, last = int(match[1]), int(match[2] or match[1])
         if first != len(self.paths) or not first <= last < _MOST:
             raise ProgramError(f"path {match[1]} stands where that of sample {len(self.paths)} belongs; put it there")
-        self.paths += [tuple(map(int, match[3].split()))] * (last + 1 - first)
+        path = tuple(map(int, match[3].split()))
+        if max(path, default=0) >= _MOST:
+            raise ProgramError(
+                f"stage {max(path)} is above {_MOST - 1}, the last that a Program may have; number from 0"
+            )
+        self.paths += [path] * (last + 1 - first)
 
     def _demand(self, rest: str) -> None:
         match = _matched(_DEMAND, rest, "demand w0 = 1/8(w0,0,0..7)")
@@ -104,6 +109,10 @@ class Reader:
     def _begin(self, rest: str) -> None:
         match = _matched(_LANE, rest, "rank 0, lane compute")
         self.lane = Lane(int(match[1]), match[2])
+        if self.lane.rank >= MOST_RANKS:
+            raise ProgramError(
+                f"rank {match[1]} is above {MOST_RANKS - 1}, the last that a Program may have; number from 0"
+            )
         if self.lane in self.rows:
             raise ProgramError(f"{self.lane} stands in this file already; put all of its tasks there")
         self.rows[self.lane] = []

@@ -25,7 +25,7 @@ from poise.program.content import Content
 from poise.program.program import Program
 from poise.program.read import Reader
 from poise.program.task import Lane, Task
-from poise.program.words import FIRST, KIND, write_argument, write_number, write_sum
+from poise.program.words import FIRST, KIND, MOST_RANKS, write_argument, write_number, write_sum
 
 _NAMES = 8
 """Names of values on a line."""
@@ -35,6 +35,8 @@ def write_program(program: Program) -> str:
     """The text that `read_program` reads back to an equal Program; ProgramError for a name that cannot be written."""
     lines = [FIRST, *_header(program)]
     for lane, row in program.rows.items():
+        if not 0 <= lane.rank < MOST_RANKS:
+            raise ProgramError(f"{lane}: a file has ranks 0 to {MOST_RANKS - 1}; number them from 0")
         lines += ["", f"rank {lane.rank}, lane {_phrase(lane.name, 'the name of a lane')}"]
         short = _Short(lane)
         lines += [_task(task, lane, short) for task in row]

@@ -22,6 +22,9 @@ Number = int | float | Fraction
 FIRST = "program 1"
 """The first line of every file."""
 
+MOST_RANKS = 100_000
+"""The proof keeps a number for each task and rank."""
+
 KIND = re.compile(r"[A-Za-z_][\w.\-]*", re.ASCII)
 """The name of a kind of tasks."""
 

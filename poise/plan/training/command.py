@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import ProgramError, ScheduleError
 from poise.plan.training.files import check_files, write_file
-from poise.plan.training.program_source import device_limit, is_program
+from poise.plan.training.program_source import device_limit, is_program, loaded
 from poise.plan.training.schedule_options import limit_of, numbers
 
 if TYPE_CHECKING:
@@ -170,10 +170,9 @@ def _counted(count: int, word: str, plural: str = "s") -> str:
 def _check_program(file: Path, memory_limit: str | None, json: str | None) -> None:
     """The same for the text of a Program."""
     from poise.plan.training.shown import proven
-    from poise.program.text import load_program
     from poise.scenario.write import put_json
 
-    program = load_program(file)
+    program = loaded(file)
     limit = None if memory_limit is None else device_limit(memory_limit)
     try:
         proof = program.prove(limit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 from poise.core.errors import ProgramError
+from poise.pipeline.op import Kind
 from poise.plan.training.page import KIND_STYLES, KIND_WORDS, MOST, held_chart
 from poise.plan.training.shown import (
     LANES,
@@ -27,11 +28,16 @@ from poise.report.timeline import STYLE, Bar, Row, key, timeline, zoomed
 _LABEL = "time, in units of the largest F"
 _MESSAGE = 6
 _STYLES = {kind.name: style for kind, style in KIND_STYLES.items()} | {"F_NO_GRAD": 0, "copy": 7, "recv": _MESSAGE}
+_STAGES = frozenset({kind.name for kind in KIND_STYLES} - {"S", "T"} | {"F_NO_GRAD"})
+"""Kinds whose argument begins with a stage and whose boxes are paler for every other chunk."""
 _WORDS = {kind.name: word for kind, word in KIND_WORDS.items()} | {
-    "F_NO_GRAD": "forward that keeps its input alone", "copy": "copy to or from the host", "recv": "message on its way",
+    "B": KIND_WORDS[Kind.I], "F_NO_GRAD": "forward that keeps its input alone",
+    "copy": "copy to or from the host", "recv": "message on its way",
 }  # fmt: skip
 _FREE = (3, 4, 5, 1, 7)
 """Colours of other kinds, in turn."""
+_LONGEST = 24
+"""Letters of a row's name."""
 _STEPS = 200
 """Rows of a table on the page."""
 
@@ -48,34 +54,45 @@ def page(shown: Shown) -> str:
 
 
 def _lanes(shown: Shown, intervals: list[Interval]) -> str:
-    kinds = list(dict.fromkeys(row.task.kind for row in intervals))
-    styles = _styles(kinds)
-    drawn: dict[Lane, list[Bar]] = {}
-    per = float(shown.timed.scale * shown.unit)
-    for row in intervals:
-        bar = Bar(
-            shown.timed.sent(row.number) / per, row.end / per, styles[row.task.kind], _text(row.task),
-            _pale(shown, row.task),
-        )  # fmt: skip
-        drawn.setdefault(row.lane, []).append(bar)
-    lanes = sorted(drawn, key=lambda lane: (lane.rank, lane.name != "compute"))
-    rows = [Row(f"{lane.rank} {lane.name}", drawn[lane]) for lane in lanes]
+    styles = _styles(list(dict.fromkeys(row.task.kind for row in intervals)))
+    rows = _rows(shown, intervals, styles)
     left = 20 + int(6.5 * max((len(row.name) for row in rows), default=0))
     until = shown.shown(shown.timed.makespan)
-    named: dict[str, int] = {}
-    for kind in kinds:
-        named.setdefault(_WORDS.get(kind, kind), styles[kind])
-    legend = "".join(key(word, style) for word, style in named.items())
+    drawn = zoomed([timeline(shown.program.name or "lanes", rows, _LABEL, until, left=left)]) if rows else ""
     words = "A row is a lane of a rank, as in `0 compute`, and the text in a box is a microbatch or what the kind says."
     hidden = len(shown.program.rows) - len(rows)
     if hidden:
-        words += f" {hidden} lanes, all of whose tasks take no time, are left out."
+        words += f" Lanes without a task that takes time are left out: {hidden}."
     table = text_table(LANES, lane_rows(shown)[:_STEPS], label="Lanes")
-    return section(
-        "Which lane does what when", f'<div class="legend">{legend}</div>', soft(words),
-        zoomed([timeline("", rows, _LABEL, until, left=left)]), fold("Busy and idle time of each lane", table),
-        anchor="timeline",
-    )  # fmt: skip
+    more = fold("Busy and idle time of each lane", table)
+    return section("Which lane does what when", _legend(styles, rows), soft(words), drawn, more, anchor="timeline")
+
+
+def _rows(shown: Shown, intervals: list[Interval], styles: dict[str, int]) -> list[Row]:
+    """The lanes of each rank below one another, computing first."""
+    found: dict[Lane, list[Bar]] = {}
+    per = float(shown.timed.scale * shown.unit)
+    for row in intervals:
+        start, end, task = shown.timed.sent(row.number) / per, row.end / per, row.task
+        bar = Bar(start, end, styles[task.kind], _text(task), _pale(shown, task))
+        found.setdefault(row.lane, []).append(bar)
+    lanes = sorted(found, key=lambda lane: (lane.rank, lane.name != "compute"))
+    return [Row(_short(f"{lane.rank} {lane.name}"), found[lane]) for lane in lanes]
+
+
+def _short(name: str) -> str:
+    """The name of a row; that of a large group is cut."""
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+
+
+def _legend(styles: dict[str, int], rows: list[Row]) -> str:
+    named: dict[str, int] = {}
+    for kind, style in styles.items():
+        named.setdefault(_WORDS.get(kind, kind), style)
+    keys = [key(word, style) for word, style in named.items()]
+    if any(bar.pale for row in rows for bar in row.bars):
+        keys.append(key("paler: a rank's second chunk of layers (and fourth, …)", _STYLES["F"], pale=True))
+    return f'<div class="legend">{"".join(keys)}</div>'
 
 
 def _styles(kinds: list[str]) -> dict[str, int]:
@@ -94,7 +111,7 @@ def _text(task: Task) -> str:
 def _pale(shown: Shown, task: Task) -> bool:
     """Whether the task is of a rank's second chunk of layers (and fourth, …)."""
     stage = task.arg[0] if isinstance(task.arg, tuple) and task.arg else 0
-    return task.kind in _STYLES and isinstance(stage, int) and stage // shown.program.ranks % 2 == 1
+    return task.kind in _STAGES and isinstance(stage, int) and stage // shown.program.ranks % 2 == 1
 
 
 def _memory(shown: Shown) -> str:
@@ -106,15 +123,10 @@ def _memory(shown: Shown) -> str:
     if not fullest:
         return ""
     per = float(shown.timed.scale * shown.unit)
-    lines = [
-        Line(
-            f"{tier} of rank {rank}",
-            style,
-            [instant / per for instant in held.instants],
-            [float(each) for each in held.levels],
-        )
-        for style, (tier, (rank, held)) in enumerate(fullest.items())
-    ]
+    lines = []
+    for style, (tier, (rank, held)) in enumerate(fullest.items()):
+        instants, levels = [each / per for each in held.instants], [float(each) for each in held.levels]
+        lines.append(Line(f"{tier} of rank {rank}", style, instants, levels))
     drawn = held_chart(lines, shown.shown(shown.timed.makespan), _LABEL, "memory, in the unit of the sizes")
     table = text_table(MEMORY, memory_rows(shown)[:_STEPS], label="Memory")
     return section("What the fullest rank holds", *drawn, fold("Each rank", table), anchor="memory")

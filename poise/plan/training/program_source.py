@@ -31,9 +31,7 @@ def source(options: ShowOptions) -> tuple[Program, ShowOptions]:
         if value:
             raise UserError(f"--{option}: {path} is a file and has its own; leave the option out")
     if is_program(path):
-        from poise.program.text import load_program
-
-        found = load_program(path)
+        found = loaded(path)
     else:
         try:
             found = program_of(read_file(path))
@@ -49,6 +47,16 @@ def is_program(path: Path) -> bool:
             return file.readline(100).startswith("program ")
     except (OSError, UnicodeDecodeError):
         return False
+
+
+def loaded(path: Path) -> Program:
+    """The Program in a file; UserError where it has no tasks."""
+    from poise.program.text import load_program
+
+    found = load_program(path)
+    if not found.kinds:
+        raise UserError(f"{path}: has no tasks; write a line such as 'rank 0, lane compute' and tasks below it")
+    return found
 
 
 def times_of(given: Sequence[str]) -> dict[str, Fraction]:

@@ -51,7 +51,7 @@ class Shown:
             ],
             "memory": [
                 {"rank": rank, "tier": tier, "peak": float(held.peak[0]), "proven": self.proof.peak_memory[rank, tier]}
-                for (rank, tier), held in self.timed.held.items()
+                for (rank, tier), held in sorted(self.timed.held.items())
             ],
             "critical_path": [
                 dict(zip(("start", "end", "rank", "lane", "tasks", "which"), row, strict=True)) for row in self.steps()

@@ -126,6 +126,32 @@ def test_a_tampered_file_is_refused_in_one_line(tmp_path: Path, capsys: pytest.C
         assert expected in capsys.readouterr().err
 
 
+RING = """program 1
+# two ranks that sum something
+given a@0 = (x,0,0)
+given a@1 = (x,1,0)
+size 4: a@0 a@1
+size 1/4 disk: b@0
+
+rank 0, lane group 0,1
+  all_reduce a -> b | group 0,1 work 1e9
+
+rank 1, lane group 0,1
+  all_reduce a -> b | group 0,1 work 1e9
+"""
+
+
+def test_a_program_without_stages_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, page = tmp_path / "ring.txt", tmp_path / "ring.html"
+    file.write_text(RING)
+    still = shown(capsys, "show", str(file), "--page", str(page))
+    assert still["makespan"] == 0 and still["untimed"] == ["all_reduce"] and still["critical_path"] == []
+    found = shown(capsys, "show", str(file), "--time", "all_reduce=2", "--page", str(page))
+    assert found["makespan"] == 2 and found["collectives"] == 1 and found["kinds"] == {"all_reduce": 2}
+    assert [each["peak"] for each in found["memory"]] == [4, 0.25, 4]
+    assert ">1 group 0,1<" in page.read_text()
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -133,6 +159,7 @@ def test_a_tampered_file_is_refused_in_one_line(tmp_path: Path, capsys: pytest.C
         (["zbh1", *SIZE], "did you mean zb_h1"),
         (["none.txt"], "none.txt: cannot be read (No such file"),
         (["none.csv"], "none.csv: cannot be read (No such file"),
+        (["empty.txt"], "empty.txt: has no tasks; write a line such as 'rank 0, lane compute' and tasks below it"),
         (["here.txt", "--ranks", "4"], "--ranks: here.txt is a file and has its own; leave the option out"),
         (["here.txt", "--chunks", "2"], "--chunks: here.txt is a file and has its own"),
         (["here.txt", "--f", "1,2,3"], "f: 3 values for 2 stages; give one, 2"),
@@ -154,6 +181,7 @@ def test_mistakes_are_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here.txt").write_text(write_program(program_of(make("one_f_one_b", 2, 4))))
+    (tmp_path / "empty.txt").write_text("program 1\n")
     (tmp_path / "no").write_text("a file")
     assert main(["train", "show", *words]) == 2
     out, error = capsys.readouterr()
