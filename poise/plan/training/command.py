@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import ProgramError, ScheduleError
 from poise.plan.training.files import check_files, write_file
+from poise.plan.training.named import named
 from poise.plan.training.program_source import device_limit, is_program, loaded
 from poise.plan.training.schedule_options import limit_of, numbers
 
 if TYPE_CHECKING:
-    from poise.pipeline import Costs, Proof, Schedule, Timing
+    from poise.pipeline import Proof, Schedule, Timing
     from poise.plan.training.schedule_options import PipelineOptions, ScheduleOptions, SchedulesOptions
 
 HEADERS = (
@@ -196,17 +197,6 @@ def _make(name: str, options: PipelineOptions, *, by: str | None = None, given: 
     proof = check(schedule, memory_limit=options.limit)
     checked = perf_counter()
     return Made(schedule, proof, time(schedule, costs), made - began, checked - made)
-
-
-def named(name: str, options: PipelineOptions, costs: Costs, *, by: str | None, given: Sequence[str]) -> Schedule:
-    """The schedule of a name, made with the options that it takes."""
-    from poise.pipeline import make
-    from poise.pipeline.find import read_given
-
-    chosen = {"chunks": options.chunks, "by": by}
-    more: dict[str, Any] = {word: value for word, value in chosen.items() if value is not None}
-    more |= read_given(name, given)
-    return make(name, options.ranks, options.microbatches, costs=costs, memory_limit=options.limit, **more)
 
 
 def _weights(schedule: Schedule) -> float:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from poise.core.errors import ScheduleError, UserError
+from poise.plan.training.named import named
 from poise.plan.training.schedule_options import limit_of
 
 if TYPE_CHECKING:
@@ -83,7 +84,6 @@ def device_limit(text: str) -> dict[str, float]:
 
 def _named(options: ShowOptions) -> Program:
     from poise.pipeline.lower import program_of
-    from poise.plan.training.command import named
 
     if not options.ranks:
         raise UserError(f"--ranks: missing for {options.source}; give the number of pipeline ranks, as in --ranks 4")
