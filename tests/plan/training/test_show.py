@@ -70,7 +70,7 @@ def test_the_summary_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [line.split() for line in text.splitlines()]
     assert ["0", "compute", "6", "6", "4", "0", "10"] in rows and ["0", "device", "2", "2"] in rows
     assert ["1", "1.5", "1", "from", "0", "message", "x0.0"] in rows
-    assert ["1.5", "7.5", "1", "compute", "4", "F", "1,0", "to", "B", "1,1"] in rows
+    assert ["1.5", "7.5", "1", "compute", "4", "1F0", "to", "1B1"] in rows
 
 
 def test_a_kind_has_the_time_that_is_given(capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,11 +107,11 @@ def test_a_tampered_file_is_refused_in_one_line(tmp_path: Path, capsys: pytest.C
     file, page = tmp_path / "step.txt", tmp_path / "page.html"
     text = write_program(program_of(make("one_f_one_b", 4, 8)))
     cases = {
-        text.replace("  send(0,3) x0.3 | group 0,1\n", ""): "ranks 0 and 1: message 3 is sent by send 0,4 ",
+        text.replace("  send(0,3) x0.3 | group 0,1\n", ""): "ranks 0 and 1: message 3 is sent by send x0.4 ",
         text.replace("1/8(w1,1,0..7)", "1/8(w1,1,0..6)"): "would update w1 with a wrong gradient: the gradient of w1",
         text.replace("scale(1,8) dw2#8", "scale(1,4) dw2#8"): "has the factor 1/4 instead of 1/8",
         text.replace("B(1,2) c1.2#0", "B(1,2) c1.3#0"): "it needs ctx 1 2 0",
-        text.replace("scale(1,8) dw3#8", "scale(x) dw3#8"): "scale x (rank 3, lane compute, slot 16) does not fit",
+        text.replace("scale(1,8) dw3#8", "scale(x) dw3#8"): "scale dw3#9 (rank 3, lane compute, slot 16) does not fit",
         text.replace("path 0..7: 0 1 2 3", "path 0..7 0 1 2 3"): "line 3: '0..7 0 1 2 3' cannot be read",
         text.replace("F(0,5)", "G(0,5)"): "G has no rule; give it one",
     }  # fmt: skip
@@ -165,7 +165,7 @@ def test_a_program_without_stages_is_shown(tmp_path: Path, capsys: pytest.Captur
         (["here.txt", "--f", "1,2,3"], "f: 3 values for 2 stages; give one, 2"),
         (
             ["here.txt", "--memory-limit", "1"],
-            "rank 0 holds 2 on tier device during F 0,1 (rank 0, lane compute, slot 1)",
+            "rank 0 holds 2 on tier device during 0F1 (rank 0, lane compute, slot 1)",
         ),
         (["here.txt", "--memory-limit", "1,2"], "--memory-limit '1,2': give one number, for the device of every rank"),
         (
