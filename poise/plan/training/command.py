@@ -8,11 +8,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from poise.core.errors import ProgramError, ScheduleError
+from poise.core.errors import ScheduleError
 from poise.plan.training.files import check_files, write_file
 from poise.plan.training.named import named
-from poise.plan.training.program_source import device_limit, is_program, loaded
+from poise.plan.training.program_source import is_program
 from poise.plan.training.schedule_options import limit_of, numbers
+from poise.plan.training.show_program import check_program
+from poise.report.wording import counted
 
 if TYPE_CHECKING:
     from poise.pipeline import Proof, Schedule, Timing
@@ -133,7 +135,7 @@ def check_schedule(file: Path, memory_limit: str | None, json: str | None) -> No
 
     check_files(json)
     if is_program(file):
-        _check_program(file, memory_limit, json)
+        check_program(file, memory_limit, json)
         return
     schedule = read_file(file)
     try:
@@ -154,37 +156,14 @@ def check_schedule(file: Path, memory_limit: str | None, json: str | None) -> No
     if json != "-":
         matched = "messages match in order" if schedule.communicates else "messages follow from the operations"
         print(
-            f"{file}: proven. {_counted(schedule.stages, 'stage')} on {_counted(len(schedule.ranks), 'rank')}, "
-            f"{_counted(schedule.microbatches, 'microbatch', 'es')}: every one passes "
+            f"{file}: proven. {counted(schedule.stages, 'stage')} on {counted(len(schedule.ranks), 'rank')}, "
+            f"{counted(schedule.microbatches, 'microbatch', 'es')}: every one passes "
             f"{'every stage' if schedule.paths is None else 'the stages on its path'} "
             f"once each way, nothing deadlocks, {matched}."
         )
         print("peak memory by rank:", " ".join(f"{each:g}" for each in fields["peak_memory"]))  # type: ignore[attr-defined]
         for rank in proof.idle:
             print(f"rank {rank} has no operations and idles for the whole step; give it a stage, or remove its line")
-
-
-def _counted(count: int, word: str, plural: str = "s") -> str:
-    return f"{count} {word}{plural * (count != 1)}"
-
-
-def _check_program(file: Path, memory_limit: str | None, json: str | None) -> None:
-    """The same for the text of a Program."""
-    from poise.plan.training.shown import proven
-    from poise.scenario.write import put_json
-
-    program = loaded(file)
-    limit = None if memory_limit is None else device_limit(memory_limit)
-    try:
-        proof = program.prove(limit)
-    except ProgramError as error:
-        raise ProgramError(f"{file}: {error}") from None
-    peaks = [{"rank": rank, "tier": tier, "proven": most} for (rank, tier), most in sorted(proof.peak_memory.items())]
-    counts = {"tasks": proof.tasks, "messages": proof.messages, "collectives": proof.collectives}
-    put_json({"ranks": program.ranks, **counts, "memory": peaks}, json)
-    if json != "-":
-        print(proven(str(file), program, proof))
-        print("most memory:", "; ".join(f"rank {e['rank']} {e['tier']} {e['proven']:g}" for e in peaks) or "no sizes")
 
 
 def _make(name: str, options: PipelineOptions, *, by: str | None = None, given: Sequence[str] = ()) -> Made:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from poise.core.errors import ProgramError
 from poise.pipeline.program_time import TIMED, durations_of, ticks_by
 from poise.plan.training.files import check_files, write_file
-from poise.plan.training.program_source import device_limit, source, times_of
+from poise.plan.training.program_source import device_limit, loaded, source, times_of
 from poise.plan.training.shown import LANES, MEMORY, PATH, Shown, lane_rows, memory_rows, path_rows, proven
 from poise.program.critical import critical_path
 from poise.program.timed import timed
@@ -44,6 +44,24 @@ def show_program(options: ShowOptions) -> None:
     put_json(shown.as_dict(), options.json)
     if options.json != "-":
         _print(options.source, shown)
+
+
+def check_program(file: Path, memory_limit: str | None, json: str | None) -> None:
+    """Prove the Program in a file, or raise an error with its fault."""
+    from poise.scenario.write import put_json
+
+    program = loaded(file)
+    limit = None if memory_limit is None else device_limit(memory_limit)
+    try:
+        proof = program.prove(limit)
+    except ProgramError as error:
+        raise ProgramError(f"{file}: {error}") from None
+    peaks = [{"rank": rank, "tier": tier, "proven": most} for (rank, tier), most in sorted(proof.peak_memory.items())]
+    counts = {"tasks": proof.tasks, "messages": proof.messages, "collectives": proof.collectives}
+    put_json({"ranks": program.ranks, **counts, "memory": peaks}, json)
+    if json != "-":
+        print(proven(str(file), program, proof))
+        print("most memory:", "; ".join(f"rank {e['rank']} {e['tier']} {e['proven']:g}" for e in peaks) or "no sizes")
 
 
 def _shown(options: ShowOptions) -> Shown:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from poise.program.critical import Step, Stretch, stretches
 from poise.program.timed import Timed
+from poise.report.wording import counted
 
 if TYPE_CHECKING:
     from poise.program import Program, Proof
@@ -85,10 +86,13 @@ class Shown:
 
 def proven(name: str, program: Program, proof: Proof) -> str:
     """What was proven, in words."""
-    lanes, accepts = len(program.rows), f" It accepts {', '.join(sorted(program.accepts))}." if program.accepts else ""
+    parts = [
+        counted(program.ranks, "rank"), counted(len(program.rows), "lane"), counted(proof.tasks, "task"),
+        counted(proof.messages, "message"), counted(proof.collectives, "collective"),
+    ]  # fmt: skip
+    accepts = f" It accepts {', '.join(sorted(program.accepts))}." if program.accepts else ""
     return (
-        f"{name}: proven. {program.ranks} ranks, {lanes} lanes, {proof.tasks} tasks, {proof.messages} messages, "
-        f"{proof.collectives} collectives: messages and collectives match in order, nothing deadlocks whether sends "
+        f"{name}: proven. {', '.join(parts)}: messages and collectives match in order, nothing deadlocks whether sends "
         f"wait or not, and every update gets exactly the gradient that is demanded.{accepts}"
     )
 

@@ -48,7 +48,12 @@ def test_a_written_program_shows_the_same(tmp_path: Path, capsys: pytest.Capture
     assert read_program(file.read_text()) == program_of(make("dualpipe", 4, 8))
     assert shown(capsys, "show", str(file), *words) == one
     assert main(["train", "check", str(file)]) == 0
-    assert f"{file}: proven. 4 ranks, " in capsys.readouterr().out
+    assert f"{file}: proven. 4 ranks, 20 lanes, " in capsys.readouterr().out
+    assert shown(capsys, "check", str(file))["memory"] == [
+        {"rank": each["rank"], "tier": each["tier"], "proven": each["proven"]} for each in one["memory"]
+    ]
+    assert main(["train", "check", str(file), "--memory-limit", "4.5"]) == 2
+    assert f"{file}: rank 0 holds 5 on tier device during" in capsys.readouterr().err
 
 
 def test_files_of_schedules_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
