@@ -213,6 +213,13 @@ def test_a_tampered_file_is_proven_or_refused_in_one_line(name: str) -> None:
     assert refused > 0
 
 
+@pytest.mark.parametrize("group", ["", " | group 0", " | group 0,1,2"])
+def test_a_message_has_two_ends(group: str) -> None:
+    program = read_program(HEAD + f"given a@0 = (x)\n{LANE}  send a{group}\n  recv -> b{group}\n")
+    with pytest.raises(ProgramError, match=r"is a message of the group \[.*\]; give the ranks of sender and receiver"):
+        program.prove()
+
+
 def test_fractions_and_sums_are_exact() -> None:
     content = Content({("w", "w0", 0): Fraction(1, 3)}, (1, 2))
     found = read_program(HEAD + "given w0@0 = 1/6(w,w0,0) + 1/6(w,w0,0) part 1/2\n")
