@@ -107,7 +107,7 @@ class Index:
             group = task.group
             if task.kind in MESSAGES and len(group) != 2:
                 raise ProgramError(
-                    f"{self.place(index)} is a message of the group {list(group)}; give the ranks of sender and receiver"
+                    f"{self.place(index)} is a message of the group {list(group)}; give its sender and its receiver"
                 )
             if not group:
                 continue

@@ -216,7 +216,7 @@ def test_a_tampered_file_is_proven_or_refused_in_one_line(name: str) -> None:
 @pytest.mark.parametrize("group", ["", " | group 0", " | group 0,1,2"])
 def test_a_message_has_two_ends(group: str) -> None:
     program = read_program(HEAD + f"given a@0 = (x)\n{LANE}  send a{group}\n  recv -> b{group}\n")
-    with pytest.raises(ProgramError, match=r"is a message of the group \[.*\]; give the ranks of sender and receiver"):
+    with pytest.raises(ProgramError, match=r"is a message of the group \[.*\]; give its sender and its receiver"):
         program.prove()
 
 
