@@ -10,17 +10,17 @@ import typer
 
 from poise.cli.reading import reads
 from poise.cli.spelled import renamed
-from poise.plan.training.schedule_options import Limit, ScheduleOptions, SchedulesOptions
+from poise.plan.training.schedule_options import Limit, ScheduleOptions, SchedulesOptions, ShowOptions
 from poise.runtime.options import RunOptions
 from poise.scenario.options import Json
 
 app = typer.Typer(help="Plan training runs; make, check, compare and run pipeline schedules.", no_args_is_help=True)
 
 
-@app.command("schedule", cls=renamed(stages="ranks", save="out"))
+@app.command("schedule", cls=renamed(stages="ranks", save="out", perfetto="timeline"))
 @reads(ScheduleOptions)
 def schedule(options: ScheduleOptions) -> None:
-    """Make a schedule, check it, and print its step time and memory."""
+    """Make a schedule, check it, print its step time and memory; --page draws it, --csv writes PyTorch's file."""
     from poise.plan.training.command import make_schedule
 
     make_schedule(options)
@@ -35,15 +35,28 @@ def schedules(options: SchedulesOptions) -> None:
     compare_schedules(options)
 
 
+@app.command("show", cls=renamed(timeline="perfetto"))
+@reads(ShowOptions)
+def show(options: ShowOptions) -> None:
+    """Show a step with all its messages and copies, as a Program: proof, lanes, memory, critical path."""
+    from poise.plan.training.show_program import show_program
+
+    show_program(options)
+
+
 @app.command("check")
 def check(
     file: Annotated[
-        Path, typer.Argument(help="PyTorch's .csv, or a schedule of `poise train schedule --out`.", metavar="FILE")
+        Path,
+        typer.Argument(
+            help="PyTorch's .csv, a schedule of `train schedule --out`, or a Program of `train show --text`.",
+            metavar="FILE",
+        ),
     ],
     memory_limit: Limit = None,
     json: Json = None,
 ) -> None:
-    """Check that a schedule completes and computes correct gradients, or name the fault."""
+    """Check that a schedule, or a Program, completes and computes correct gradients, or name the fault."""
     from poise.plan.training.command import check_schedule
 
     check_schedule(file, memory_limit, json)

@@ -3,6 +3,9 @@
 parts      Value, Task, Lane (task.py), Content (content.py); Program and its Builder (program.py)
 proof      prove (prove.py): parts that fit and messages that match (index.py), deadlock (order.py, walk.py), memory
            (memory.py, bounds.py), gradients (contributions.py) by the rules of kinds (kinds.py, stages.py)
+text       write_program, read_program, load_program (text.py, read.py, words.py)
+time       timed (timed.py), memory at every instant (held.py), the critical path (critical.py); as CSV (table.py) and
+           as a Perfetto timeline (perfetto.py)
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ from poise.program.index import Index
 from poise.program.kinds import KINDS, Fault
 from poise.program.task import Task
 
+_UNFIT = (ArithmeticError, LookupError, TypeError, ValueError)
+
 Contents = dict[str, Content]
 
 
@@ -49,6 +51,8 @@ def _alone(index: Index, number: int, kind: str, found: Contents) -> None:
         made = rule(index.program, task, [found[name] for name in task.reads])
     except Fault as fault:
         raise ProgramError(f"{index.place(number)} {fault}") from None
+    except _UNFIT as error:
+        raise _unfit(index, number) from error
     _write(index, number, made, found)
 
 
@@ -64,8 +68,19 @@ def _together(index: Index, members: list[int], found: Contents) -> None:
         made = rule(index.program, tasks, reads)
     except Fault as fault:
         raise ProgramError(f"{index.place(members[0])} {fault}") from None
+    except _UNFIT as error:
+        raise _unfit(index, members[0]) from error
     for each, contents in zip(members, made, strict=True):
         _write(index, each, contents, found)
+
+
+def _unfit(index: Index, number: int) -> ProgramError:
+    """The error of a task whose argument or values its rule cannot take apart, as an edited file may have."""
+    task = index.tasks[number]
+    return ProgramError(
+        f"{index.place(number)} does not fit its kind: it has the argument {task.arg!r} and reads "
+        f"{' '.join(task.reads) or 'nothing'}; write it as other tasks of the kind {task.kind}"
+    )
 
 
 def _write(index: Index, number: int, made: Sequence[Content], found: Contents) -> None:

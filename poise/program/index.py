@@ -105,6 +105,10 @@ class Index:
         joint: dict[tuple[str, tuple[int, ...]], dict[int, list[int]]] = {}
         for index, task in enumerate(self.tasks):
             group = task.group
+            if task.kind in MESSAGES and len(group) != 2:
+                raise ProgramError(
+                    f"{self.place(index)} is a message of the group {list(group)}; give its sender and its receiver"
+                )
             if not group:
                 continue
             if task.kind == "send":

@@ -10,7 +10,7 @@ the last computation that it waits for and the first that waits for it; its valu
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
 from poise.core.errors import ProgramError
@@ -38,13 +38,9 @@ def peaks(index: Index, order: Sequence[int]) -> dict[Key, Peak]:
     sized = {name: value for name, value in index.program.values.items() if value.bytes}
     if not sized:
         return {}
-    readers: dict[str, list[int]] = defaultdict(list)
-    for number, task in enumerate(index.tasks):
-        for name in task.reads:
-            if name in sized:
-                readers[name].append(number)
+    readers = readers_of(index, sized)
     bounds = Bounds(index, order, [*(index.writer[name] for name in sized if name in index.writer), *_all(readers)])
-    passed = _in_place(index, sized, readers)
+    passed = in_place(index, sized, readers)
     taken = {old: new for new, old in passed.items()}
     changes: dict[Key, list[tuple[int, float]]] = defaultdict(list)
     for name, value in sized.items():
@@ -59,11 +55,21 @@ def peaks(index: Index, order: Sequence[int]) -> dict[Key, Peak]:
     return {key: _highest(bounds, key[0], each) for key, each in changes.items()}
 
 
+def readers_of(index: Index, names: Container[str]) -> dict[str, list[int]]:
+    """For each of these values the tasks that read it, ascending."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for number, task in enumerate(index.tasks):
+        for name in task.reads:
+            if name in names:
+                found[name].append(number)
+    return found
+
+
 def _all(readers: Mapping[str, list[int]]) -> list[int]:
     return [each for row in readers.values() for each in row]
 
 
-def _in_place(index: Index, sized: Mapping[str, Value], readers: Mapping[str, list[int]]) -> dict[str, str]:
+def in_place(index: Index, sized: Mapping[str, Value], readers: Mapping[str, list[int]]) -> dict[str, str]:
     """For each version of a value that takes over the memory of another, that other."""
     found = {}
     for name in sized:

@@ -58,13 +58,13 @@ class Row:
     bars: Sequence[Bar]
 
 
-def timeline(title: str, rows: Sequence[Row], label: str, until: float) -> str:
+def timeline(title: str, rows: Sequence[Row], label: str, until: float, *, left: int = _LEFT) -> str:
     """A figure with a row for each worker from 0 to `until`; two figures with one `until` can be read together.
 
-    label: of the axis, with its unit.
+    label: of the axis, with its unit.  left: room for the names of rows, in units.
     """
     floor = _TOP + len(rows) * (_ROW + _GAP)
-    across = fit([0.0, until], _LEFT, WIDTH - _RIGHT)
+    across = fit([0.0, until], left, WIDTH - _RIGHT)
     parts = []
     for value, text in across.ticks():
         at = across.place(value)
@@ -72,7 +72,7 @@ def timeline(title: str, rows: Sequence[Row], label: str, until: float) -> str:
         parts.append(f'<text x="{at:.1f}" y="{floor + 15}" text-anchor="middle">{text}</text>')
     for place, row in enumerate(rows):
         top = _TOP + place * (_ROW + _GAP)
-        parts.append(f'<text x="{_LEFT - 6}" y="{top + 14}" text-anchor="end">{escape(row.name)}</text>')
+        parts.append(f'<text x="{left - 6}" y="{top + 14}" text-anchor="end">{escape(row.name)}</text>')
         placed = [(across.place(bar.start), across.place(bar.end), bar) for bar in row.bars]
         parts += _paths(placed, top)
         parts += _texts(placed, top)

@@ -74,3 +74,8 @@ def slo_line(slo: Slo) -> str:
     parts = (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s), ("end to end", slo.e2e_s), ("program", slo.program_s))
     limits = [f"{name} ≤ {duration(limit)}" for name, limit in parts if limit is not None]
     return ", ".join(limits) or "none: every finished request meets it"
+
+
+def counted(count: int, word: str, plural: str = "s") -> str:
+    """A number and its word: `1 rank`, `2 ranks`."""
+    return f"{count} {word}{plural * (count != 1)}"

@@ -58,3 +58,17 @@ def test_a_dense_schedule_has_no_gaps_and_can_be_magnified(tmp_path: Path) -> No
         assert await browser.value(lane) >= 3.9 * once
 
     opened(tmp_path, file.read_text(), act)
+
+
+def test_lanes_of_a_program_have_readable_names(tmp_path: Path) -> None:
+    file = tmp_path / "step.html"
+    words = ["train", "show", "dualpipe", "--ranks", "8", "--microbatches", "16", "--comm", "0.25"]
+    assert main([*words, "--time", "all_reduce=1", "--page", str(file)]) == 0
+
+    async def act(browser: Browser) -> None:
+        await fits(browser, "program", answer=False)
+        names = "[...document.querySelectorAll('.lanes text[text-anchor=end]')].map(each => each.getBBox())"
+        assert await browser.value(f"{names}.length") > 8 * 3
+        assert await browser.value(f"Math.min(...{names}.map(box => box.x))") >= 0, "no name is cut"
+
+    opened(tmp_path, file.read_text(), act)

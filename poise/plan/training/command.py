@@ -9,7 +9,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import ScheduleError
+from poise.plan.training.files import check_files, write_file
+from poise.plan.training.named import named
+from poise.plan.training.program_source import is_program
 from poise.plan.training.schedule_options import limit_of, numbers
+from poise.plan.training.show_program import check_program
+from poise.report.wording import counted
 
 if TYPE_CHECKING:
     from poise.pipeline import Proof, Schedule, Timing
@@ -75,17 +80,18 @@ def make_schedule(options: ScheduleOptions) -> None:
     from poise.pipeline.perfetto import timeline as trace
     from poise.scenario.write import put_json
 
-    _writable(options.json, options.csv, options.timeline, options.page, options.out)
+    files = {"--csv": options.csv, "--timeline": options.timeline, "--page": options.page, "--out": options.out}
+    check_files(options.json, files)
     made = _make(options.name, options, by=options.by, given=options.given)
     others = [_make(other, replace(options, chunks=None)) for other in numbers(options.beside) if other]
     if options.out is not None:
-        _write(options.out, _saved(made.schedule, options.out).encode())
+        write_file(options.out, _saved(made.schedule, options.out).encode())
     if options.csv is not None:
-        _write(options.csv, write_csv(made.schedule, communications=options.communications).encode())
+        write_file(options.csv, write_csv(made.schedule, communications=options.communications).encode())
     if options.timeline is not None:
-        _write(options.timeline, trace(made.timing))
+        write_file(options.timeline, trace(made.timing))
     if options.page is not None:
-        _write(options.page, _page(options, [made, *others]).encode())
+        write_file(options.page, _page(options, [made, *others]).encode())
     fields = made.as_dict()
     put_json(fields, options.json)
     if options.json != "-":
@@ -101,7 +107,7 @@ def compare_schedules(options: SchedulesOptions) -> None:
     from poise.pipeline.find import takes
     from poise.scenario.write import put_json
 
-    _writable(options.json)
+    check_files(options.json)
     options.costs.at(options.ranks, options.ranks, options.microbatches)
     found, refused = [], {}
     for name in names():
@@ -127,7 +133,10 @@ def check_schedule(file: Path, memory_limit: str | None, json: str | None) -> No
     from poise.pipeline.text import read_file
     from poise.scenario.write import put_json
 
-    _writable(json)
+    check_files(json)
+    if is_program(file):
+        check_program(file, memory_limit, json)
+        return
     schedule = read_file(file)
     try:
         proof = check(schedule, memory_limit=None if memory_limit is None else limit_of(memory_limit))
@@ -147,8 +156,8 @@ def check_schedule(file: Path, memory_limit: str | None, json: str | None) -> No
     if json != "-":
         matched = "messages match in order" if schedule.communicates else "messages follow from the operations"
         print(
-            f"{file}: proven. {_counted(schedule.stages, 'stage')} on {_counted(len(schedule.ranks), 'rank')}, "
-            f"{_counted(schedule.microbatches, 'microbatch', 'es')}: every one passes "
+            f"{file}: proven. {counted(schedule.stages, 'stage')} on {counted(len(schedule.ranks), 'rank')}, "
+            f"{counted(schedule.microbatches, 'microbatch', 'es')}: every one passes "
             f"{'every stage' if schedule.paths is None else 'the stages on its path'} "
             f"once each way, nothing deadlocks, {matched}."
         )
@@ -157,20 +166,12 @@ def check_schedule(file: Path, memory_limit: str | None, json: str | None) -> No
             print(f"rank {rank} has no operations and idles for the whole step; give it a stage, or remove its line")
 
 
-def _counted(count: int, word: str, plural: str = "s") -> str:
-    return f"{count} {word}{plural * (count != 1)}"
-
-
 def _make(name: str, options: PipelineOptions, *, by: str | None = None, given: Sequence[str] = ()) -> Made:
-    from poise.pipeline import check, make, time
-    from poise.pipeline.find import read_given
+    from poise.pipeline import check, time
 
     costs = options.costs
     began = perf_counter()
-    chosen = {"chunks": options.chunks, "by": by}
-    more: dict[str, Any] = {word: value for word, value in chosen.items() if value is not None}
-    more |= read_given(name, given)
-    schedule = make(name, options.ranks, options.microbatches, costs=costs, memory_limit=options.limit, **more)
+    schedule = named(name, options, costs, by=by, given=given)
     made = perf_counter()
     proof = check(schedule, memory_limit=options.limit)
     checked = perf_counter()
@@ -222,22 +223,6 @@ def _page(options: PipelineOptions, made: Sequence[Made]) -> str:
         raise ScheduleError(f"--page: {bars} operations are too many to draw; ask for fewer than {MOST}, or --timeline")
     title = f"{made[0].schedule.name}: {options.ranks} ranks, {options.microbatches} microbatches"
     return page(title, [each.timing for each in made], HEADERS, [_row(each.as_dict()) for each in made])
-
-
-def _writable(json: str | None, *files: Path | None) -> None:
-    from poise.scenario.write import check_json, check_writable
-
-    check_json(json)
-    for file, option in zip(files, ("--csv", "--timeline", "--page", "--out"), strict=False):
-        if file is not None:
-            check_writable(file, option)
-
-
-def _write(path: Path, content: bytes) -> None:
-    from poise.report.files import replacing
-
-    with replacing(path) as file:
-        file.write(content)
 
 
 def _table(title: str, rows: Sequence[dict[str, Any]]) -> None:

@@ -12,9 +12,19 @@ from poise.report.pieces import fitted, section, soft, text_table
 from poise.report.timeline import STYLE as LANES
 from poise.report.timeline import Bar, Row, key, timeline, zoomed
 
-_STYLES = {Kind.F: 0, Kind.I: 2, Kind.B: 2, Kind.W: 1, Kind.R: 5, Kind.S: 3, Kind.T: 4, Kind.OFFLOAD: 7, Kind.RELOAD: 7}
+KIND_STYLES = {
+    Kind.F: 0,
+    Kind.I: 2,
+    Kind.B: 2,
+    Kind.W: 1,
+    Kind.R: 5,
+    Kind.S: 3,
+    Kind.T: 4,
+    Kind.OFFLOAD: 7,
+    Kind.RELOAD: 7,
+}
 
-_WORDS = {
+KIND_WORDS = {
     Kind.F: "forward", Kind.I: "backward: input gradient, or both", Kind.W: "weight gradient", Kind.R: "recomputation",
     Kind.S: "vocabulary pass S", Kind.T: "vocabulary pass T", Kind.OFFLOAD: "copy to or from the host",
 }  # fmt: skip
@@ -47,9 +57,11 @@ def drawn(timings: Sequence[Timing], unit: str = "", per: float = 1.0) -> str:
         ]
     )
     used = {op.kind for timing in timings for row in timing.graph.schedule.ranks for op in row}
-    legend = "".join(key(word, _STYLES[kind]) for kind, word in _WORDS.items() if kind in used or _is_b(kind, used))
+    legend = "".join(
+        key(word, KIND_STYLES[kind]) for kind, word in KIND_WORDS.items() if kind in used or _is_b(kind, used)
+    )
     if any(len(t.graph.schedule.ranks) < t.graph.schedule.stages for t in timings):
-        legend += key("paler: a rank's second chunk of layers (and fourth, …)", _STYLES[Kind.F], pale=True)
+        legend += key("paler: a rank's second chunk of layers (and fourth, …)", KIND_STYLES[Kind.F], pale=True)
     words = soft("A row is a rank, and the number in a box is its microbatch.")
     return section(
         "Who computes when", f'<div class="legend">{legend}</div>', words, lanes, anchor="timeline"
@@ -73,7 +85,7 @@ def _rows(timing: Timing, unit: float) -> list[Row]:
         for at, op in enumerate(row, first):
             if op.kind not in COPIES:
                 start, end = timing.starts[at] / unit, timing.ends[at] / unit
-                bars.append(Bar(start, end, _STYLES[op.kind], str(op.microbatch), op.stage // len(ranks) % 2 == 1))
+                bars.append(Bar(start, end, KIND_STYLES[op.kind], str(op.microbatch), op.stage // len(ranks) % 2 == 1))
         found.append(Row(f"rank {rank}", bars))
     return found + _copies(timing, unit)
 
@@ -83,9 +95,19 @@ def _copies(timing: Timing, unit: float) -> list[Row]:
     rows: dict[int, list[Bar]] = {}
     for copy in timing.copies:
         rank, _, op = timing.graph.at(copy.number)
-        bar = Bar(copy.start / unit, copy.end / unit, _STYLES[op.kind], str(op.microbatch))
+        bar = Bar(copy.start / unit, copy.end / unit, KIND_STYLES[op.kind], str(op.microbatch))
         rows.setdefault(rank, []).append(bar)
     return [Row(f"copies {rank}", rows[rank]) for rank in sorted(rows)]
+
+
+def held_chart(lines: Sequence[Line], until: float, label: str, what: str) -> list[str]:
+    """Legend and drawing of memory over time, from 0 to `until`; the labels are those of both axes."""
+    across = Scale(label, reach=until, tight=True)
+    up = Scale(what, reach=0.0)
+    drawn = chart("", lines, across, up, reading="{y} at {x}", steps=True, extras=Extras(width=WIDE))
+    narrow = chart("", lines, across, up, reading="{y} at {x}", steps=True)
+    legend = "".join(swatch(line.name, line.style) for line in lines)
+    return [f'<div class="legend">{legend}</div>', fitted(drawn, narrow)]
 
 
 def _memory(timings: Sequence[Timing], scale: Sequence[float], until: float, label: str) -> list[str]:
@@ -95,9 +117,4 @@ def _memory(timings: Sequence[Timing], scale: Sequence[float], until: float, lab
         curve = timing.held(peaks.index(max(peaks)))
         unit = timing.scale * each
         lines.append(Line(_named(timing), style, [at / unit for at, _ in curve], [float(level) for _, level in curve]))
-    across = Scale(label, reach=until, tight=True)
-    up = Scale("activations of whole stages", reach=0.0)
-    drawn = chart("", lines, across, up, reading="{y} at {x}", steps=True, extras=Extras(width=WIDE))
-    narrow = chart("", lines, across, up, reading="{y} at {x}", steps=True)
-    legend = "".join(swatch(line.name, line.style) for line in lines)
-    return [f'<div class="legend">{legend}</div>', fitted(drawn, narrow)]
+    return held_chart(lines, until, label, "activations of whole stages")

@@ -43,6 +43,10 @@ Limit = Annotated[
     typer.Option("--memory-limit", metavar="X,…", help="Most activations per rank, in microbatches of a full stage."),
 ]
 By = Annotated[str | None, typer.Option("--by", metavar="makespan|span", help="What searching schedulers minimize.")]
+Page = Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write a page with timeline and memory.")]
+Given = Annotated[
+    list[str], typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the schedule, as in alive=6.")
+]
 CostsFile = Annotated[
     Path | None, typer.Option("--costs", metavar="FILE", help="Costs that `poise calibrate` fitted to a recorded step.")
 ]
@@ -127,9 +131,7 @@ class ScheduleOptions(PipelineOptions):
     """The options of `poise train schedule`; `json` is a file or `-`."""
 
     name: Annotated[str, typer.Argument(help="The schedule, as in zb_v.", metavar="NAME")]
-    given: Annotated[
-        list[str], typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the schedule, as in alive=6.")
-    ] = field(default_factory=list)
+    given: Given = field(default_factory=list)
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the schedule, as .json or .txt.")] = None
     by: By = None
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the schedule as PyTorch's CSV.")] = None
@@ -137,11 +139,39 @@ class ScheduleOptions(PipelineOptions):
         bool, typer.Option("--communications", help="Include sends, receives and reductions in the CSV.")
     ] = False
     timeline: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto timeline.")] = None
-    page: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write a page with timeline and memory.")] = (
-        None
-    )
+    page: Page = None
     beside: Annotated[str, typer.Option(metavar="NAME,…", help="Other schedules to compare with.")] = ""
     json: Json = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowOptions(PipelineOptions):
+    """The options of `poise train show`; `json` is a file or `-`."""
+
+    source: Annotated[
+        str, typer.Argument(help="A schedule, as in zb_v, or a file of a Program or schedule.", metavar="NAME|FILE")
+    ]
+    ranks: Annotated[int, typer.Option(metavar="P", help="Pipeline ranks; a file has its own.", min=1)] = field(
+        default_factory=int
+    )
+    given: Given = field(default_factory=list)
+    by: By = None
+    times: Annotated[
+        list[str], typer.Option("--time", metavar="KIND=T", help="Time of each task of a kind, as in all_reduce=0.5.")
+    ] = field(default_factory=list)
+    text: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the Program as text, to edit and show.")] = (
+        None
+    )
+    perfetto: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a Perfetto timeline of all lanes.")] = (
+        None
+    )
+    page: Page = None
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a row for each task with its times.")] = None
+    json: Json = None
+
+    def __post_init__(self) -> None:
+        if self.ranks:
+            PipelineOptions.__post_init__(self)
 
 
 def numbers(text: str) -> list[str]:
