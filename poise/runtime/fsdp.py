@@ -24,8 +24,8 @@ class _Unsharding:
         self._handles = handles
 
     def done(self) -> bool:
-        """Nothing says so before it is waited for."""
-        return False
+        """It is waited for where the weights are used: a gather says nothing before."""
+        return True
 
     def wait(self) -> tuple[Payload]:
         """The weights are whole."""

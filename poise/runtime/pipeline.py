@@ -87,7 +87,11 @@ class Pipeline:
         self.stages = {stage: self._stage(stage, stages, loss_fn, optimizer) for stage in self._own()}
         self._kernels = StageKernels(self._transport, self.stages, self.shard)
         self._interpreter = Interpreter(
-            self.program, self.rank, self._kernels.table, watch=guard and _Watch(guard, self.wire)
+            self.program,
+            self.rank,
+            self._kernels.table,
+            self._transport.changed,
+            watch=guard and _Watch(guard, self.wire),
         )
         share_weights(schedule, self.stages, self.wire)
 

@@ -11,6 +11,7 @@ from torch import nn
 from poise.core.errors import ScheduleError
 from poise.runtime.models.cut import Tie
 from poise.runtime.pipeline import Pipeline
+from poise.runtime.subgroup import subgroup
 
 
 class Ties:
@@ -58,7 +59,6 @@ class Ties:
         """The ranks with a copy; None on the others, and where one rank has them all."""
         schedule, globals_ = self._pipeline.schedule, self._pipeline.wire.globals
         ranks = sorted({globals_[home] for stage in tie.places for home in schedule.homes[stage]})
-        if len(ranks) < 2 or dist.get_rank() not in ranks:
+        if len(ranks) < 2:
             return None
-        made: dist.ProcessGroup = dist.new_group(ranks, use_local_synchronization=True)
-        return made
+        return subgroup(ranks, self._pipeline.group, self._pipeline.wire.device)

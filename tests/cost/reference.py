@@ -108,10 +108,11 @@ class Slow:
             here = model.hidden * model.head_dim * heads
         if kind == "linear" and not model.linear and model.mla:
             here = model.attention_parameters / tensor
+        matrices = 3 if model.gated else 2
         if dense:
-            return here + (3 if model.gated else 2) * model.hidden * model.ffn / tensor
+            return here + matrices * model.hidden * model.ffn / tensor
         assert model.moe is not None
-        return here + model.hidden * (3 * model.moe.shared * model.moe.shared_ffn + model.moe.experts) / tensor
+        return here + model.hidden * (matrices * model.moe.shared * model.moe.shared_ffn + model.moe.experts) / tensor
 
     def matrices(self, dense: bool, kind: str, tokens: float) -> float:
         """All GEMMs of a layer."""
@@ -121,7 +122,7 @@ class Slow:
             return total
         assert moe is not None
         bits = BITS[pool.weights] / 8
-        seen, expert = tokens * pool.data, 3 * model.hidden * moe.ffn + moe.bias
+        seen, expert = tokens * pool.data, (3 if model.gated else 2) * model.hidden * moe.ffn + moe.bias
         missed: float = (1 - moe.active / moe.experts) ** seen
         touched = moe.experts * (1 - missed)
         ranks = tensor * pool.data

@@ -8,8 +8,7 @@ sent the other way.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from queue import SimpleQueue
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 import torch
@@ -19,8 +18,9 @@ from torch import Tensor
 from poise.core.errors import ScheduleError
 from poise.program import Program, Task
 from poise.program.task import base
-from poise.runtime.program.handle import Chained, Handle, Later, Payload, Works
+from poise.runtime.program.handle import Chained, Handle, Later, Payload, Waiting, Works
 from poise.runtime.program.transport import Tensors
+from poise.runtime.subgroup import subgroup
 
 Form = tuple[tuple[torch.dtype, tuple[int, ...], bool], ...]
 """For each tensor its type, its shape, and whether it carries a gradient."""
@@ -45,20 +45,16 @@ class Distributed:
         self._like: dict[tuple[int, Any], list[Tensor]] = {}
         self._heading: set[int] = set()
         """Ranks of whose next message the shape is not known yet."""
-        self._leaving = _Leaving()
+        self.changed = Event()
+        self._threads: dict[str, Waiting] = {}
 
     def _make_groups(self, program: Program) -> dict[tuple[str, tuple[int, ...]], dist.ProcessGroup]:
-        """For each lane of collectives and its members; all processes make them in one order.
-
-        torch names a group that only its members make by how many groups a process has: so each process makes as many,
-        one of itself alone where it does not belong.
-        """
+        """For each lane of collectives and its members; all processes make them in one order."""
         joint = (task for task in program.tasks() if task.group and task.kind not in ("send", "recv"))
         found = {}
         for lane, members in sorted({(task.lane, task.group) for task in joint}):
-            own = members if self.rank in members else (self.rank,)
-            made = dist.new_group([self.globals[rank] for rank in own], use_local_synchronization=True)
-            if self.rank in members:
+            made = subgroup([self.globals[rank] for rank in members], self.group, self.device)
+            if made is not None:
                 found[lane, members] = made
         return found
 
@@ -70,7 +66,8 @@ class Distributed:
 
     def finish(self) -> None:
         """Wait until everything that was sent has left."""
-        self._leaving.finish()
+        for thread in self._threads.values():
+            thread.finish()
 
     def send(self, task: Task, tensors: Tensors) -> Sequence[Payload]:
         """Post a message, whose tensors live until it has left."""
@@ -113,7 +110,8 @@ class Distributed:
             form = self._known[peer, stage] = _read(header.tolist())
             return self._await(form, peer)
 
-        return (Later(Chained(Works([work], lambda: (), peer), read)),)
+        header_works = self._waited(f"from {peer}", Works([work], lambda: (), peer))
+        return (Later(Chained(header_works, read)),)
 
     def all_reduce(self, task: Task, tensors: Sequence[Tensor]) -> Handle:
         """Sum in place, as one buffer for each type."""
@@ -127,12 +125,13 @@ class Distributed:
                     each.copy_(part.view_as(each))
             return (None,) * len(task.writes)
 
-        return Works(works, back, self._other(task))
+        return self._waited(task.lane, Works(works, back, self._other(task)))
 
     def all_gather(self, task: Task, tensors: Tensors) -> Handle:
         """All members' tensors."""
         found, works = self._gathering(task, tensors)
-        return Works(works, lambda: ([tuple(each) for each in zip(*found, strict=True)],), self._other(task))
+        made = Works(works, lambda: ([tuple(each) for each in zip(*found, strict=True)],), self._other(task))
+        return self._waited(task.lane, made)
 
     def gather(self, task: Task, tensors: Tensors, root: int, everywhere: int = 0) -> Handle:
         """All members' tensors at the root; the first `everywhere` at all."""
@@ -144,7 +143,8 @@ class Distributed:
             if rows is not None:
                 found.append(rows)
         members = len(task.group)
-        return Works(works, lambda: ([tuple(row[at] for row in found) for at in range(members)],), self._other(task))
+        made = Works(works, lambda: ([tuple(row[at] for row in found) for at in range(members)],), self._other(task))
+        return self._waited(task.lane, made)
 
     def broadcast(self, task: Task, tensors: Tensors | None, root: int) -> Handle:
         """What the root has. Its shape comes first."""
@@ -153,16 +153,16 @@ class Distributed:
             form = tuple((each.dtype, tuple(each.shape), False) for each in tensors)
             sent = [_header(form, 0).to(self.device), *(each.detach().contiguous() for each in tensors)]
             works = [dist.broadcast(each, source, group=group, async_op=True) for each in sent]
-            return Works(works, lambda: (tuple(each.detach() for each in tensors),), root)
+            return self._waited(task.lane, Works(works, lambda: (tuple(each.detach() for each in tensors),), root))
         header = torch.empty(_HEADER, dtype=torch.int64, device=self.device)
         first = dist.broadcast(header, source, group=group, async_op=True)
 
         def read(made: Sequence[Payload]) -> Handle:
             buffers = _buffers(_read(header.tolist()), self.device)
             works = [dist.broadcast(each, source, group=group, async_op=True) for each in buffers]
-            return Works(works, lambda: (buffers,), root)
+            return self._waited(task.lane, Works(works, lambda: (buffers,), root))
 
-        return Chained(Works([first], lambda: (), root), read)
+        return Chained(self._waited(task.lane, Works([first], lambda: (), root)), read)
 
     def _gathering(self, task: Task, tensors: Tensors) -> tuple[list[list[Tensor]], list[Any]]:
         group = self._groups[task.lane, task.group]
@@ -171,7 +171,8 @@ class Distributed:
         return found, [dist.all_gather(rows, each.contiguous(), group=group, async_op=True) for rows, each in pairs]
 
     def _post(self, tensor: Tensor, peer: int) -> None:
-        self._leaving.put(dist.isend(tensor, self.globals[peer], group=self.group), tensor)
+        work = dist.isend(tensor, self.globals[peer], group=self.group)
+        self._waited(f"to {peer}", Works([work], lambda: (tensor,), peer))  # the tensor lives until it has left
 
     def _await(self, form: Form, peer: int) -> Handle:
         buffers = _buffers(form, self.device)
@@ -180,47 +181,17 @@ class Distributed:
         def arrived() -> Sequence[Payload]:
             return (tuple(each.requires_grad_(carries) for each, (_, _, carries) in zip(buffers, form, strict=True)),)
 
-        return Works(works, arrived, peer)
+        return self._waited(f"from {peer}", Works(works, arrived, peer))
+
+    def _waited(self, name: str, works: Works) -> Works:
+        """Have a thread wait for them: one for each lane."""
+        works.streams = self.device.type == "cuda"
+        if name not in self._threads:
+            self._threads[name] = Waiting(name, self.changed)
+        return self._threads[name].put(works)
 
     def _other(self, task: Task) -> int:
         return next((rank for rank in task.group if rank != self.rank), -1)
-
-
-class _Leaving:
-    """Messages that have not left. A thread waits for them, since gloo says nothing of one that is not waited for."""
-
-    def __init__(self) -> None:
-        self._queue: SimpleQueue[tuple[Any, Tensor] | Event] = SimpleQueue()
-        self._error: Exception | None = None
-        self._thread: Thread | None = None
-
-    def put(self, work: Any, tensor: Tensor) -> None:
-        """Hold `tensor` until `work` has ended."""
-        if self._thread is None:
-            self._thread = Thread(target=self._run, name="sends", daemon=True)
-            self._thread.start()
-        self._queue.put((work, tensor))
-
-    def finish(self) -> None:
-        """Wait until all have left; the error of the first that could not."""
-        if self._thread is not None:
-            ended = Event()
-            self._queue.put(ended)
-            ended.wait()
-        if self._error is not None:
-            raise self._error
-
-    def _run(self) -> None:
-        while True:
-            item = self._queue.get()
-            if isinstance(item, Event):
-                item.set()
-                continue
-            try:
-                item[0].wait()
-            except Exception as error:
-                self._error = self._error or error
-            del item
 
 
 def _by_type(tensors: Sequence[Tensor]) -> list[list[Tensor]]:

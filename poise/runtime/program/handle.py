@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from queue import SimpleQueue
+from threading import Event, Thread
 from typing import Any, Protocol
 
 Payload = Any
@@ -30,21 +32,67 @@ class Handle(Protocol):
 
 @dataclass
 class Works:
-    """Operations of torch.distributed; `finish` makes what is written when all have ended."""
+    """Operations of torch.distributed; `finish` makes what is written when all have ended.
+
+    gloo says of a message that it has ended only to those that wait for it: so a thread does (see `Waiting`).
+    """
 
     works: list[Any]
     finish: Callable[[], Sequence[Payload]]
     peer: int = -1
+    streams: bool = False
+    """Whether the stream of the calling thread must wait as well, as nccl needs it; gloo waits once."""
+    ended: bool = False
+    error: Exception | None = None
 
     def done(self) -> bool:
         """Whether all have ended."""
-        return all(work.is_completed() for work in self.works)
+        return self.ended
 
     def wait(self) -> Sequence[Payload]:
-        """What is written."""
-        for work in self.works:
-            work.wait()
+        """What is written; call it when all have ended."""
+        if self.streams:
+            for work in self.works:
+                work.wait()
+        if self.error is not None:
+            raise self.error
         return self.finish()
+
+
+class Waiting:
+    """A thread that waits for one operation after the other, and sets `changed` behind each."""
+
+    def __init__(self, name: str, changed: Event) -> None:
+        self._queue: SimpleQueue[Works | Event] = SimpleQueue()
+        self._changed = changed
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def put(self, works: Works) -> Works:
+        """Wait for these as well."""
+        self._queue.put(works)
+        return works
+
+    def finish(self) -> None:
+        """Return when all have ended."""
+        ended = Event()
+        self._queue.put(ended)
+        ended.wait()
+
+    def _run(self) -> None:
+        while True:
+            item = self._queue.get()
+            if isinstance(item, Event):
+                item.set()
+                continue
+            try:
+                for work in item.works:
+                    work.wait()
+            except Exception as error:
+                item.error = error
+            item.ended = True
+            del item
+            self._changed.set()
 
 
 @dataclass
@@ -68,6 +116,10 @@ class Later:
     """A value that is on its way: its lane goes on, and the task that reads it waits."""
 
     handle: Handle
+
+    def done(self) -> bool:
+        """Whether it has arrived."""
+        return self.handle.done()
 
     def wait(self) -> Payload:
         """The value."""

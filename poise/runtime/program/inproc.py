@@ -25,7 +25,9 @@ class Room:
 
     def __init__(self, ranks: int) -> None:
         self.ranks = ranks
-        self.changed = threading.Condition()
+        self.lock = threading.Lock()
+        self.events = [threading.Event() for _ in range(ranks)]
+        """Set for every rank whenever something is brought."""
         self.failed: tuple[int, BaseException] | None = None
         self.bytes = 0
         """Of all messages so far."""
@@ -34,9 +36,9 @@ class Room:
 
     def put(self, pair: tuple[int, ...], content: Any) -> None:
         """Lay a message down."""
-        with self.changed:
+        with self.lock:
             self._mail[pair].append(content)
-            self.changed.notify_all()
+        self._tell()
 
     def mail(self, pair: tuple[int, ...]) -> deque[Any]:
         """The messages from one rank to another that have not been taken."""
@@ -44,34 +46,43 @@ class Room:
 
     def meet(self, key: tuple[Any, ...], rank: int, content: Any) -> dict[int, Any]:
         """Bring something to a meeting; what all have brought fills up."""
-        with self.changed:
-            self._met[key][rank] = content
-            self.changed.notify_all()
-            return self._met[key]
+        with self.lock:
+            met = self._met[key]
+            met[rank] = content
+        self._tell()
+        return met
 
     def fail(self, rank: int, error: BaseException) -> None:
         """End all ranks."""
-        with self.changed:
+        with self.lock:
             self.failed = self.failed or (rank, error)
-            self.changed.notify_all()
+        self._tell()
+
+    def _tell(self) -> None:
+        for event in self.events:
+            event.set()
 
 
 class Awaited:
     """Something that other threads bring."""
 
-    def __init__(self, room: Room, there: Callable[[], bool], take: Callable[[], Sequence[Payload]], peer: int) -> None:
-        self._room, self._there, self._take, self.peer = room, there, take, peer
+    def __init__(
+        self, room: Room, rank: int, there: Callable[[], bool], take: Callable[[], Sequence[Payload]], peer: int
+    ) -> None:
+        self._room, self._rank, self._there, self._take, self.peer = room, rank, there, take, peer
 
     def done(self) -> bool:
-        """Whether it is there."""
-        return self._there()
+        """Whether it is there; Aborted where another rank failed first."""
+        there = self._there()
+        if not there and self._room.failed is not None:
+            raise Aborted
+        return there
 
     def wait(self) -> Sequence[Payload]:
-        """What is written; Aborted where another rank failed first."""
-        with self._room.changed:
-            self._room.changed.wait_for(lambda: self._there() or self._room.failed is not None)
-        if not self._there():
-            raise Aborted
+        """What is written."""
+        while not self.done():
+            self._room.events[self._rank].wait()
+            self._room.events[self._rank].clear()
         return self._take()
 
 
@@ -79,7 +90,7 @@ class InProcess:
     """The transport of one of the threads."""
 
     def __init__(self, room: Room, rank: int) -> None:
-        self.room, self.rank = room, rank
+        self.room, self.rank, self.changed = room, rank, room.events[rank]
         self._counts: dict[tuple[Any, ...], int] = defaultdict(int)
 
     def begin(self) -> None:
@@ -94,7 +105,7 @@ class InProcess:
     def receive(self, task: Task) -> Awaited:
         """Take them up."""
         mail = self.room.mail(task.group)
-        return Awaited(self.room, lambda: bool(mail), lambda: (mail.popleft(),), task.group[0])
+        return Awaited(self.room, self.rank, lambda: bool(mail), lambda: (mail.popleft(),), task.group[0])
 
     def all_reduce(self, task: Task, tensors: Sequence[Tensor]) -> Awaited:
         """Sum in the order of the group, so that all members get the same bits."""
@@ -115,7 +126,7 @@ class InProcess:
         """The root's tensors."""
         key = self._key(task)
         brought = self.room.meet(key, self.rank, tensors)
-        return Awaited(self.room, lambda: root in brought, lambda: (brought[root],), root)
+        return Awaited(self.room, self.rank, lambda: root in brought, lambda: (brought[root],), root)
 
     def gather(self, task: Task, tensors: Tensors, root: int, everywhere: int = 0) -> Awaited:
         """All members' tensors at the root; the first of them at all."""
@@ -125,7 +136,7 @@ class InProcess:
     def _together(self, task: Task, content: Any, take: Callable[[dict[int, Any]], Sequence[Payload]]) -> Awaited:
         brought = self.room.meet(self._key(task), self.rank, content)
         other = next((rank for rank in task.group if rank != self.rank), self.rank)
-        return Awaited(self.room, lambda: len(brought) == len(task.group), lambda: take(brought), other)
+        return Awaited(self.room, self.rank, lambda: len(brought) == len(task.group), lambda: take(brought), other)
 
     def _key(self, task: Task) -> tuple[Any, ...]:
         """The meeting: collectives of a group match in order."""
@@ -134,7 +145,7 @@ class InProcess:
         return (*key, self._counts[key])
 
     def _ended(self) -> Awaited:
-        return Awaited(self.room, lambda: True, lambda: (), -1)
+        return Awaited(self.room, self.rank, lambda: True, lambda: (), -1)
 
 
 def run_threads(ranks: int, main: Callable[[InProcess], Any]) -> list[Any]:

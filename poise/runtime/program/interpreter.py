@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import Event
 from time import perf_counter_ns
 from typing import NamedTuple, Protocol
 
@@ -74,6 +75,8 @@ class Interpreter:
     program: Program
     rank: int
     kernels: Mapping[str, Kernel]
+    changed: Event
+    """Set by other threads whenever something has ended or arrived."""
     watch: Watch | None = None
     keeps: frozenset[str] = frozenset()
     note: Callable[[Ran], None] | None = None
@@ -97,32 +100,41 @@ class Interpreter:
         self._rows = {lane: _Row(lane, row, reached=begin) for lane, row in self._tasks}
         computing = [row for row in self._rows.values() if row.lane.name.startswith("compute")]
         moving = [row for row in self._rows.values() if not row.lane.name.startswith("compute")]
-        while any(row.head is not None for row in computing):
-            self._pump(moving)
+        while True:
+            self.changed.clear()
+            moved = self._pump(moving)
             ready = [row for row in computing if row.head is not None and self._there(row.head)]
             if ready:
                 self._begin(min(ready, key=lambda row: row.reached))
-            else:
-                self._wait(next(row for row in computing if row.head is not None))
-        while any(row.head is not None for row in moving):
-            self._pump(moving)
-            unfinished = next((row for row in moving if row.head is not None), None)
-            if unfinished is not None:
-                self._wait(unfinished)
-        for row in moving:
-            for later in list(row.coming):
-                self._arrive(row, later)
-        return self.values
+                continue
+            waiting = next((row for row in (*computing, *moving) if row.head is not None or row.coming), None)
+            if waiting is None:
+                return self.values
+            if not moved:
+                self._waits(self._blocker(waiting))
+                self.changed.wait()
+                self._goes_on()
 
     def _there(self, task: Task) -> bool:
-        return all(name in self.values for name in task.reads)
+        """Whether all that a task reads has been made, and has arrived."""
+        values = self.values
+        for name in task.reads:
+            if name not in values:
+                return False
+            value = values[name]
+            if isinstance(value, Later) and not value.done():
+                return False
+        return True
 
-    def _pump(self, rows: Sequence[_Row]) -> None:
-        """Let lanes that move data go as far as they can without waiting."""
-        moved = True
-        while moved:
-            moved = False
+    def _pump(self, rows: Sequence[_Row]) -> bool:
+        """Let lanes that move data go as far as they can; whether anything went on."""
+        moved = again = False
+        while True:
+            again = False
             for row in rows:
+                if row.coming and any(each.done() for each in row.coming):
+                    row.coming = [each for each in row.coming if not each.done()]
+                    again = True
                 while row.head is not None:
                     if row.going is not None:
                         if not row.going.done():
@@ -130,7 +142,10 @@ class Interpreter:
                         self._end(row, row.going.wait())
                     elif len(row.coming) >= AHEAD or not self._there(row.head) or not self._begin(row):
                         break
-                    moved = True
+                    again = True
+            if not again:
+                return moved
+            moved = True
 
     def _begin(self, row: _Row) -> bool:
         """Begin the task at the head of a lane; False where its kernel cannot yet."""
@@ -144,27 +159,18 @@ class Interpreter:
             return False
         row.start = start
         if isinstance(made, Sequence):
-            row.coming += (each for each in made if isinstance(each, Later))
+            row.coming += (each for each in made if isinstance(each, Later) and not each.done())
             self._end(row, made)
         else:
             row.going = made
         return True
 
     def _take(self, name: str) -> Payload:
-        """A value, once it has arrived."""
+        """A value that has arrived."""
         found = self.values[name]
-        return self._arrive(self._rows[self._writer[name]], found) if isinstance(found, Later) else found
-
-    def _arrive(self, row: _Row, later: Later) -> Payload:
-        self._waits(later.handle.peer)
-        payload = later.wait()
-        self._goes_on()
-        row.coming.remove(later)
-        for name, value in self.values.items():
-            if value is later:
-                self.values[name] = payload
-                break
-        return payload
+        if isinstance(found, Later):
+            found = self.values[name] = found.wait()
+        return found
 
     def _end(self, row: _Row, made: Sequence[Payload]) -> None:
         task = row.tasks[row.at]
@@ -182,23 +188,19 @@ class Interpreter:
             self.note(Ran(task, row.reached, row.start, end))
             row.reached = end
 
-    def _wait(self, row: _Row) -> None:
-        """Wait for one thing that the head of a lane needs, whatever lane it comes from."""
+    def _blocker(self, row: _Row) -> int:
+        """The rank for which a lane waits, by way of other lanes of this rank perhaps; −1 where that cannot be said."""
         seen: set[Lane] = set()
-        while row.going is None:
+        while row.going is None and row.head is not None and row.lane not in seen:
             seen.add(row.lane)
-            assert row.head is not None
             missing = next((name for name in row.head.reads if name not in self.values), None)
             if missing is None:
-                assert row.coming, f"{row.head} cannot begin; its kernel waits for something that no task brings"
-                self._arrive(row, row.coming[0])
-                return
+                late = (value for value in map(self.values.get, row.head.reads) if isinstance(value, Later))
+                return next((value.handle.peer for value in late if not value.done()), -1)
+            if missing not in self._writer:
+                return -1
             row = self._rows[self._writer[missing]]
-            assert row.lane not in seen, f"{row.head} waits for itself; the Program was not proven"
-        self._waits(row.going.peer)
-        made = row.going.wait()
-        self._goes_on()
-        self._end(row, made)
+        return row.going.peer if row.going is not None else next((each.handle.peer for each in row.coming), -1)
 
     def _waits(self, peer: int) -> None:
         if self.watch is not None and peer >= 0:

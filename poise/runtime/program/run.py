@@ -55,7 +55,7 @@ def run_in_process(
         ran: list[Ran] = []
         given: dict[str, Payload] = {f"in.{number}@{rank}": (part.clone(),) for number, part in enumerate(parts)}
         given |= {name: None for name in program.given if name not in given and name.endswith(f"@{rank}")}
-        interpreter = Interpreter(program, rank, kernels.table, note=ran.append)
+        interpreter = Interpreter(program, rank, kernels.table, transport.changed, note=ran.append)
         interpreter.run(given)
         return made, ran, transport.room.bytes
 

@@ -159,7 +159,9 @@ class StageKernels:
             call()
             return (None,)
 
-        return InThread(thread.submit(run))
+        future = thread.submit(run)
+        future.add_done_callback(lambda _: self.transport.changed.set())
+        return InThread(future)
 
 
 def _nothing(task: Task, reads: Reads) -> Made:

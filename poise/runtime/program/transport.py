@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Event
 from typing import Protocol
 
 from torch import Tensor
@@ -20,6 +21,11 @@ class Transport(Protocol):
 
     def begin(self) -> None:
         """A step begins: shapes may be others than in the last one."""
+        ...
+
+    @property
+    def changed(self) -> Event:
+        """Set whenever something has ended or arrived, from any thread."""
         ...
 
     def send(self, task: Task, tensors: Tensors) -> Sequence[Payload] | Handle:
