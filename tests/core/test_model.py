@@ -72,6 +72,7 @@ def linear_tensors(model: Model, linear: Linear) -> list[tuple[int, ...]]:
 def tensors(model: Model) -> list[tuple[int, ...]]:
     """Every tensor of the model but the extras."""
     found: list[tuple[int, ...]] = [(model.vocab, model.hidden)] * (1 if model.tied else 2) + [(model.hidden,)]
+    matrices = 3 if model.gated else 2
     for layer in range(model.layers):
         if model.linear is not None and layer < model.linear_layers:
             found += linear_tensors(model, model.linear)
@@ -80,10 +81,10 @@ def tensors(model: Model) -> list[tuple[int, ...]]:
         found += [(model.hidden,)] * 2
         moe = model.moe
         if moe is not None and layer < moe.layers:
-            found += [(moe.ffn, model.hidden)] * 3 * moe.experts
-            found += [(moe.shared_ffn, model.hidden)] * 3 * moe.shared + [(moe.experts, model.hidden)]
+            found += [(moe.ffn, model.hidden)] * matrices * moe.experts
+            found += [(moe.shared_ffn, model.hidden)] * matrices * moe.shared + [(moe.experts, model.hidden)]
         else:
-            found += [(model.ffn, model.hidden)] * (3 if model.gated else 2)
+            found += [(model.ffn, model.hidden)] * matrices
     return found
 
 
