@@ -16,12 +16,11 @@ F, W, SEND_F, RECV_F, SEND_B, RECV_B = Kind.F, Kind.W, Kind.SEND_F, Kind.RECV_F,
 def communicate(schedule: Schedule) -> Schedule:
     """The schedule with its communications, as `_add_send_recv` of PyTorch's schedules.py orders them.
 
-        Ranks take turns, an operation each where it is ready; an operation whose result another rank uses puts the
-        send
+    Ranks take turns, an operation each where it is ready; an operation whose result another rank uses puts the send
     behind itself and the receive at the end of what the other rank has so far. So sends and receives have one common
-        order of all ranks: messages between two ranks match first in, first out, and even sends that wait for their
-        receiver cannot deadlock. A stage's gradients are reduced behind its last backward on each rank; where weights
-        change behind every backward, each of them is an update of its own and nothing is written.
+    order of all ranks: messages between two ranks match first in, first out, and even sends that wait for their
+    receiver cannot deadlock. A stage's gradients are reduced behind its last backward on each rank; where weights
+    change behind every backward, each of them is an update of its own and nothing is written.
     """
     graph = graph_of(schedule)
     rows: list[list[Op]] = [[] for _ in schedule.ranks]
