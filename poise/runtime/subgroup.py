@@ -11,17 +11,17 @@ import torch.distributed as dist
 def subgroup(members: Sequence[int], among: dist.ProcessGroup, device: torch.device) -> dist.ProcessGroup | None:
     """The group of `members` (numbers of processes), None on others; all processes of `among` call it, in one order.
 
-    torch names a group that only its members make by how many groups a process has: so all make as many first.
+    torch names a group that only its members make by how many groups a process has: so all have as many before and
+    behind.
     """
     here = dist.get_rank()
     most = torch.tensor(_count(), device=device)
     dist.all_reduce(most, dist.ReduceOp.MAX, group=among)
     while _count() < int(most):
         dist.new_group([here], use_local_synchronization=True)
-    if here not in members:
-        return None
-    made: dist.ProcessGroup = dist.new_group(list(members), use_local_synchronization=True)
-    return made
+    own = list(members) if here in members else [here]
+    made: dist.ProcessGroup = dist.new_group(own, use_local_synchronization=True)
+    return made if here in members else None
 
 
 def _count() -> int:

@@ -7,6 +7,7 @@ sent the other way.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from threading import Event
 from typing import Any
@@ -47,6 +48,7 @@ class Distributed:
         """Ranks of whose next message the shape is not known yet."""
         self.changed = Event()
         self._threads: dict[str, Waiting] = {}
+        weakref.finalize(self, _stop, self._threads)
 
     def _make_groups(self, program: Program) -> dict[tuple[str, tuple[int, ...]], dist.ProcessGroup]:
         """For each lane of collectives and its members; all processes make them in one order."""
@@ -192,6 +194,11 @@ class Distributed:
 
     def _other(self, task: Task) -> int:
         return next((rank for rank in task.group if rank != self.rank), -1)
+
+
+def _stop(threads: dict[str, Waiting]) -> None:
+    for thread in threads.values():
+        thread.stop()
 
 
 def _by_type(tensors: Sequence[Tensor]) -> list[list[Tensor]]:

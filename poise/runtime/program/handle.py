@@ -63,8 +63,9 @@ class Waiting:
     """A thread that waits for one operation after the other, and sets `changed` behind each."""
 
     def __init__(self, name: str, changed: Event) -> None:
-        self._queue: SimpleQueue[Works | Event] = SimpleQueue()
+        self._queue: SimpleQueue[Works | Event | None] = SimpleQueue()
         self._changed = changed
+        self._error: Exception | None = None
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -74,14 +75,19 @@ class Waiting:
         return works
 
     def finish(self) -> None:
-        """Return when all have ended."""
+        """Return when all have ended; raises the error of the first that failed."""
         ended = Event()
         self._queue.put(ended)
         ended.wait()
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """End the thread behind all of them."""
+        self._queue.put(None)
 
     def _run(self) -> None:
-        while True:
-            item = self._queue.get()
+        while (item := self._queue.get()) is not None:
             if isinstance(item, Event):
                 item.set()
                 continue
@@ -90,6 +96,7 @@ class Waiting:
                     work.wait()
             except Exception as error:
                 item.error = error
+                self._error = self._error or error
             item.ended = True
             del item
             self._changed.set()
