@@ -18,7 +18,7 @@ BINDING = {
     "messages": "messages between stages",
     "gradients": "the sum of gradients",
     "optimizer": "the optimizer",
-    "fixed": "what every step takes whatever its size",
+    "fixed": "fixed costs of a step",
 }
 """Parts of a step in words."""
 

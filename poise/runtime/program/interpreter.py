@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 from time import perf_counter_ns
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from poise.program import Lane, Program, Task
 from poise.runtime.program.handle import Handle, Later, Payload
@@ -139,7 +139,7 @@ class Interpreter:
                     if row.going is not None:
                         if not row.going.done():
                             break
-                        self._end(row, row.going.wait())
+                        self._end(row, self._result(row.going, row.going.peer))
                     elif len(row.coming) >= AHEAD or not self._there(row.head) or not self._begin(row):
                         break
                     again = True
@@ -154,7 +154,9 @@ class Interpreter:
             self.watch.at(str(task))
         reads = [self._take(name) for name in task.reads]
         start = self.clock() if self.note is not None else 0
+        self._waits(next((rank for rank in task.group if rank != self.rank), -1))  # it may be found lost at once
         made = self.kernels[task.kind](task, reads)
+        self._goes_on()
         if made is NOT_YET:
             return False
         row.start = start
@@ -169,8 +171,15 @@ class Interpreter:
         """A value that has arrived."""
         found = self.values[name]
         if isinstance(found, Later):
-            found = self.values[name] = found.wait()
+            found = self.values[name] = self._result(found, found.handle.peer)
         return found
+
+    def _result(self, ended: Handle | Later, peer: int) -> Any:
+        """What has ended writes. If it failed, `watch` has the rank that it waited for."""
+        self._waits(peer)
+        made = ended.wait()
+        self._goes_on()
+        return made
 
     def _end(self, row: _Row, made: Sequence[Payload]) -> None:
         task = row.tasks[row.at]
