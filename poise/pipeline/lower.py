@@ -70,8 +70,8 @@ class _Lowering:
             for op in row:
                 self._add(rank, op)
         self._reductions()
-        for (rank, name), _ in sorted(self.sums.items()):
-            if self.flush:
+        if self.flush:
+            for rank, name in sorted(self.sums):
                 self._update(rank, name)
         return into.build()
 

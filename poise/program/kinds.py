@@ -13,7 +13,7 @@ from typing import NamedTuple
 from poise.core.errors import ProgramError
 from poise.program.content import Content, difference, summed
 from poise.program.program import Program
-from poise.program.task import Task, stem, version
+from poise.program.task import Task, stem
 
 Contents = list[Content]
 Rule = Callable[[Program, Task, Contents], Sequence[Content]]
@@ -146,9 +146,3 @@ def barrier(program: Program, tasks: list[Task], reads: list[Contents]) -> Seque
 def parameter(gradient: str) -> str:
     """The parameter of an accumulated gradient: `w3` of `dw3#5@1`."""
     return stem(gradient)[1:]
-
-
-def next_version(value: str) -> str:
-    """`dw3#6@1` of `dw3#5@1`."""
-    name, rank = value.rsplit("@", 1)
-    return f"{name.partition('#')[0]}#{version(value) + 1}@{rank}"

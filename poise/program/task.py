@@ -46,10 +46,6 @@ class Task(NamedTuple):
             return f"{self.arg[0]}{self.kind}{','.join(map(str, self.arg[1:]))}"
         return f"{self.kind} {' '.join(map(base, self.writes or self.reads))}".rstrip()
 
-    def on(self, lane: str) -> Task:
-        """The same task on another lane of its rank."""
-        return self._replace(lane=lane)
-
 
 def at(name: str, rank: int) -> str:
     """The full name of a value on a rank."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from time import perf_counter_ns
 
 import torch
 import torch.distributed as dist
@@ -51,7 +52,8 @@ class Pipeline:
 
     `stages` holds this rank's modules by stage number, or all modules. The schedule is proven first. Where a stage has
     copies on several ranks, the weights of its first rank are taken by all, and gradients are summed over them.
-    UNSHARD and RESHARD ask for sharded weights, which modules bring themselves; here they do nothing.
+    Stages wrapped by `fully_shard` are gathered, freed and reduced by the schedule; without UNSHARD in it, around each
+    run of operations on them.
 
     A schedule whose weights change behind every backward needs `optimizer`, which makes one for the weights of a stage.
     One with vocabulary passes needs `output`, this rank's rows of the output layer, and targets on every rank; its loss
@@ -118,9 +120,9 @@ class Pipeline:
                     recorder.note(op, ran)
 
         self._interpreter.note = note
+        self._interpreter.clock = perf_counter_ns if recorder is None else recorder.now
         if recorder is not None:
             recorder.begin(self.group)
-            self._interpreter.clock = recorder.now
         self._interpreter.run(given)
         self._finish()
         return Outcome({each: loss for stage in self.stages.values() for each, loss in stage.losses.items()}, done)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 
 from poise.pipeline.schedule import Schedule
-from poise.runtime.stage import Stage, own_part
+from poise.runtime.stage import Stage, gradients_of, own_part
 from poise.runtime.wire import Wire
 
 Stages = Mapping[int, Stage]
@@ -31,7 +31,7 @@ def share_weights(schedule: Schedule, stages: Stages, wire: Wire) -> None:
 def average(modules: Iterable[nn.Module], group: dist.ProcessGroup) -> None:
     """The mean of gradients over the ranks of `group`, a collective for each module."""
     for module in modules:
-        gradients = _gradients(module)
+        gradients = gradients_of(module)
         if not gradients:
             continue
         flat = torch.cat([each.flatten() for each in gradients])
@@ -39,16 +39,6 @@ def average(modules: Iterable[nn.Module], group: dist.ProcessGroup) -> None:
         flat /= group.size()
         for each, mean in zip(gradients, torch.split(flat, [each.numel() for each in gradients]), strict=True):
             each.copy_(mean.view_as(each))
-
-
-def _gradients(module: nn.Module) -> list[Tensor]:
-    """One for each weight that has one somewhere: zeros where no microbatch came by."""
-    found = []
-    for weight in module.parameters():
-        if weight.requires_grad:
-            weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
-            found.append(weight.grad)
-    return found
 
 
 def _copied(schedule: Schedule, stages: Stages) -> Iterator[tuple[int, tuple[int, ...]]]:

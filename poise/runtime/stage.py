@@ -162,15 +162,6 @@ class Stage:
             leaf.data = restore(handle)
         opened.moved, opened.away = [], False
 
-    def gradients(self) -> list[Tensor]:
-        """One for each weight that has one on some rank: zeros where no microbatch came by."""
-        found = []
-        for weight in self.module.parameters():
-            if weight.requires_grad:
-                weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
-                found.append(own_part(weight.grad))
-        return found
-
     def scale(self, factor: float) -> None:
         """Multiply all gradients."""
         for weight in self.module.parameters():
@@ -217,6 +208,16 @@ class Stage:
         """Where weights change behind every backward, change them."""
         if self.versions is not None and opened.weights is not None:
             self.versions.update(microbatch, opened.weights)
+
+
+def gradients_of(module: nn.Module) -> list[Tensor]:
+    """This rank's gradients of a module's weights: zeros where no microbatch came by."""
+    found = []
+    for weight in module.parameters():
+        if weight.requires_grad:
+            weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
+            found.append(own_part(weight.grad))
+    return found
 
 
 def own_part(tensor: Tensor) -> Tensor:

@@ -129,16 +129,12 @@ class Distributed:
 
         return self._waited(task.lane, Works(works, back, self._other(task)))
 
-    def all_gather(self, task: Task, tensors: Tensors) -> Handle:
-        """All members' tensors."""
-        found, works = self._gathering(task, tensors)
-        made = Works(works, lambda: ([tuple(each) for each in zip(*found, strict=True)],), self._other(task))
-        return self._waited(task.lane, made)
-
     def gather(self, task: Task, tensors: Tensors, root: int, everywhere: int = 0) -> Handle:
         """All members' tensors at the root; the first `everywhere` at all."""
-        found, works = self._gathering(task, tensors[:everywhere])
         group, here = self._groups[task.lane, task.group], self.rank == root
+        found = [[torch.empty_like(each) for _ in task.group] for each in tensors[:everywhere]]
+        pairs = zip(found, tensors, strict=False)
+        works = [dist.all_gather(rows, each.contiguous(), group=group, async_op=True) for rows, each in pairs]
         for each in tensors[everywhere:]:
             rows = [torch.empty_like(each) for _ in task.group] if here else None
             works.append(dist.gather(each.contiguous(), rows, self.globals[root], group=group, async_op=True))
@@ -165,12 +161,6 @@ class Distributed:
             return self._waited(task.lane, Works(works, lambda: (buffers,), root))
 
         return Chained(self._waited(task.lane, Works([first], lambda: (), root)), read)
-
-    def _gathering(self, task: Task, tensors: Tensors) -> tuple[list[list[Tensor]], list[Any]]:
-        group = self._groups[task.lane, task.group]
-        found = [[torch.empty_like(each) for _ in task.group] for each in tensors]
-        pairs = zip(found, tensors, strict=True)
-        return found, [dist.all_gather(rows, each.contiguous(), group=group, async_op=True) for rows, each in pairs]
 
     def _post(self, tensor: Tensor, peer: int) -> None:
         work = dist.isend(tensor, self.globals[peer], group=self.group)
@@ -217,7 +207,7 @@ def _header(form: Form, stage: int) -> Tensor:
     header = [len(form)]
     for kind, shape, carries in form:
         if kind not in _TYPES:
-            raise ScheduleError(f"stage {stage} hands on {kind}, which is no type that is sent; use {_TYPES[0]}")
+            raise ScheduleError(f"stage {stage} hands on {kind}, which cannot be sent; use {_TYPES[0]}")
         header += [_TYPES.index(kind), int(carries), len(shape), *shape]
     if len(header) > _HEADER:
         raise ScheduleError(f"stage {stage} hands on {_described(form)}: too many tensors; hand on fewer, or stacked")

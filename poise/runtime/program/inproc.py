@@ -24,7 +24,6 @@ class Room:
     """What the ranks share. The first failure ends all of them."""
 
     def __init__(self, ranks: int) -> None:
-        self.ranks = ranks
         self.lock = threading.Lock()
         self.events = [threading.Event() for _ in range(ranks)]
         """Set for every rank whenever something is brought."""
@@ -96,11 +95,11 @@ class InProcess:
     def begin(self) -> None:
         """Nothing to forget."""
 
-    def send(self, task: Task, tensors: Tensors) -> Awaited:
+    def send(self, task: Task, tensors: Tensors) -> Sequence[Payload]:
         """Lay the tensors down for the other thread."""
         self.room.bytes += sum(each.numel() * each.element_size() for each in tensors)
         self.room.put(task.group, tuple(each.detach().requires_grad_(each.requires_grad) for each in tensors))
-        return self._ended()
+        return ()
 
     def receive(self, task: Task) -> Awaited:
         """Take them up."""
@@ -117,10 +116,6 @@ class InProcess:
             return (None,) * len(task.writes)
 
         return self._together(task, own, take)
-
-    def all_gather(self, task: Task, tensors: Tensors) -> Awaited:
-        """All members' tensors."""
-        return self._together(task, tensors, lambda brought: ([brought[rank] for rank in task.group],))
 
     def broadcast(self, task: Task, tensors: Tensors | None, root: int) -> Awaited:
         """The root's tensors."""
@@ -143,9 +138,6 @@ class InProcess:
         key = (task.lane, task.group)
         self._counts[key] += 1
         return (*key, self._counts[key])
-
-    def _ended(self) -> Awaited:
-        return Awaited(self.room, self.rank, lambda: True, lambda: (), -1)
 
 
 def run_threads(ranks: int, main: Callable[[InProcess], Any]) -> list[Any]:

@@ -19,16 +19,13 @@ def op_of(schedule: Schedule, task: Task) -> Op | None:
     if task.kind == "scale" and stem(task.reads[0]).startswith("dw"):
         return Op(int(stem(task.reads[0])[2:]), Kind.REDUCE_GRAD, None)
     if task.kind == "wait":
-        stage, microbatch = stem(task.writes[0]).removeprefix("begin").split(".")
-        return Op(int(stage), Kind.RELOAD, int(microbatch))
+        return Op(task.arg[0], Kind.RELOAD, task.arg[1])
     if task.kind == "copy" and task.arg is None:
         return Op(int(stem(task.writes[0]).removeprefix("full")), Kind.UNSHARD, None)
+    if task.kind == "free" and task.arg is None:
+        return Op(int(stem(task.reads[0]).removeprefix("full")), Kind.RESHARD, None)
     if task.kind == "free":
-        name = stem(task.reads[0])
-        if name.startswith("full"):
-            return Op(int(name.removeprefix("full")), Kind.RESHARD, None)
-        stage, microbatch = name[1:].split(".")
-        return Op(int(stage), Kind.OFFLOAD, int(microbatch))
+        return Op(task.arg[0], Kind.OFFLOAD, task.arg[1])
     return None
 
 

@@ -17,7 +17,7 @@ from poise.runtime.program.handle import Handle, InThread, Payload
 from poise.runtime.program.interpreter import NOT_YET, Kernel
 from poise.runtime.program.output import OutputShard
 from poise.runtime.program.transport import Transport
-from poise.runtime.stage import Stage
+from poise.runtime.stage import Stage, gradients_of
 
 Reads = Sequence[Payload]
 Made = Sequence[Payload] | Handle
@@ -105,8 +105,7 @@ class StageKernels:
         if task.lane.startswith("sum"):
             assert self.shard is not None
             return self.shard.summed(task)
-        gradients = self.stages[task.arg].gradients()
-        return self.transport.all_reduce(task, gradients)
+        return self.transport.all_reduce(task, gradients_of(self.stages[task.arg].module))
 
     def _broadcast(self, task: Task, reads: Reads) -> Made:
         return self.transport.broadcast(task, reads[0] if reads else None, task.arg[0])
@@ -134,18 +133,17 @@ class StageKernels:
         return self._beside(task.lane, lambda: stage.reload(microbatch))
 
     def _free(self, task: Task, reads: Reads) -> Made:
-        name = stem(task.reads[0])
-        if name.startswith("full"):
-            fsdp.reshard(self.stages[int(name[4:])].module)
+        if task.arg is None:
+            fsdp.reshard(self.stages[int(stem(task.reads[0])[4:])].module)
         else:
-            number, microbatch = name[1:].split(".")
-            self.stages[int(number)].drop(int(microbatch))
+            number, microbatch = task.arg
+            self.stages[number].drop(microbatch)
         return ()
 
     def _reserve(self, task: Task, reads: Reads) -> Made:
         """Where the copy back may begin, its memory is taken."""
-        stage, microbatch = stem(task.writes[0]).removeprefix("begin").split(".")
-        self.stages[int(stage)].open[int(microbatch)].away = False
+        number, microbatch = task.arg
+        self.stages[number].open[microbatch].away = False
         return (None,)
 
     def _unshard(self, task: Task) -> Made:

@@ -40,10 +40,6 @@ class Transport(Protocol):
         """Begin to sum over the task's group, in place; what it writes says that it has ended."""
         ...
 
-    def all_gather(self, task: Task, tensors: Tensors) -> Handle:
-        """Begin to gather; writes one list, of each member's tensors in the order of the group."""
-        ...
-
     def broadcast(self, task: Task, tensors: Tensors | None, root: int) -> Handle:
         """Begin to hand on what `root` has; writes it. Only the root gives tensors."""
         ...
