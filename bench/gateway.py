@@ -51,7 +51,12 @@ class Slice(NamedTuple):
 
 @contextmanager
 def running(command: list[str], folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A process, from when its port answers; with all that it started it is ended afterwards."""
+    """A process, from when its port answers; with all that it started it is ended afterwards.
+
+    RuntimeError where another process has the port: its work would be taken for that of this one.
+    """
+    if answers(port):
+        raise RuntimeError(f"another process answers on {port}; end it first")
     process = subprocess.Popen(
         command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
@@ -160,7 +165,7 @@ def rounds(folder: Path, bins: Path | None, options: argparse.Namespace) -> dict
         started: list[tuple[Gateway, int]] = []
         for gateway in gateways(folder):
             program = found(gateway, bins)
-            if options.only not in gateway.name or program is None:
+            if program is None or not any(part in gateway.name for part in options.only.split(",")):
                 continue
             try:
                 process = stack.enter_context(running([program, *gateway.command], folder, gateway.port))
@@ -192,7 +197,7 @@ def main() -> None:
     asking.add_argument("--rounds", type=int, default=9)
     asking.add_argument("--secs", type=int, default=2, help="seconds of a slice's flood of requests")
     asking.add_argument("--stages", default="latency,rps,paced,open1000")
-    asking.add_argument("--only", default="", help="gateways whose name holds this")
+    asking.add_argument("--only", default="", help="gateways whose name holds one of these, by commas")
     asking.add_argument("--seed", type=int, default=0, help="of the order within rounds")
     asking.add_argument("--json", type=Path)
     options = asking.parse_args()

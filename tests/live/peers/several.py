@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from poise.core.action import Action
 from poise.core.control.control import Control
+from poise.core.event import Arrived, Event
 from poise.core.records.trace import Trace
 from poise.core.spec import Belief, ReplicaSpec
 from poise.live.discovery.address import engine as place
@@ -35,8 +38,16 @@ class Member:
     def __init__(self, gateway: Gateway, mesh: Mesh, trace: Trace) -> None:
         self.gateway, self.mesh, self.trace = gateway, mesh, trace
         self.control = gateway.control
+        self.arrived = 0
+        """Requests that were admitted or rejected."""
+        self.sent = 0
+        gateway.world.keep = self._keep
         self.pool: Pool | None = None
         self.mesh_port = 0
+
+    def _keep(self, item: Event | Action) -> None:
+        self.arrived += isinstance(item, Arrived)
+        self.trace.add(item)
 
     def ask(self, prompt: str = "Once upon a time", tokens: int = 8, **given: Any) -> Answer:
         """Send a request; `key` is its tenant's, `path` where it goes, the rest are fields of its body."""
@@ -45,6 +56,7 @@ class Member:
         headers = [(b"content-type", b"application/json"), *([(b"x-tenant", key.encode())] if key else [])]
         answer = Answer()
         assert self.pool is not None
+        self.sent += 1
         answer.call = self.pool.send(b"POST", path, headers, json.dumps(body).encode(), answer)
         return answer
 
@@ -52,7 +64,7 @@ class Member:
 class Several:
     """Gateways with equal policies; each knows the tenant by the header x-tenant.
 
-    policies: as `Policies` takes them.
+    policies: as `Policies` takes them.  tenants: all gateways number these alike, from 1, as by a key file.
     """
 
     def __init__(
@@ -62,12 +74,14 @@ class Several:
         *,
         speed: float = 20.0,
         settings: Settings = SETTINGS,
+        tenants: Sequence[str] = (),
         **policies: Any,
     ) -> None:
         options = [Options(MODEL, port=0, speed=20.0, faults=True)] * engines
         self.engines = [Emulated(each, Policies()) for each in options]
         self._count = gateways
         self._settings = settings
+        self._tenants = tenants
         self._policies = {"router": LeastRequests(), **policies}
         self.members: list[Member] = []
 
@@ -90,9 +104,10 @@ class Several:
             tenant_header=b"x-tenant",
         )  # fmt: skip
         gateway.api.share_sessions()
+        for tenant in self._tenants:  # before others report theirs
+            gateway.api.tenant_number(tenant)
         mesh = gateway.mesh = Mesh(gateway.world, gateway.api, key, 0.002)
         member = Member(gateway, mesh, Trace())
-        gateway.world.keep = member.trace.add
         port = await gateway.start("127.0.0.1", 0)
         member.pool = Pool(Address("127.0.0.1", port), PoolLimits(idle=1000, head_s=0, stall_s=0))
         for number, engine in enumerate(self.engines):
