@@ -75,6 +75,8 @@ def _page(entry: Listed) -> Iterator[str]:
 
 
 def _claim(about: Claim, record: Record | None, name: str) -> Iterator[str]:
+    yield from ((about.does.strip(), "") if about.does else ())
+    yield from (("```console", *(f"$ {line}" for line in about.use), "```", "") if about.use else ())
     facts = {
         "Paper": f"{about.paper}; known by its {about.paper.trust}",
         "Published": about.published,

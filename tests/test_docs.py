@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from poise.claims import find
 from poise.core.records.blame import MEANING
 from tests import doc_fields, doc_slots
 
@@ -177,6 +178,14 @@ def command_line() -> Any:
     from poise.cli import app
 
     return typer.main.get_command(app)
+
+
+@pytest.mark.parametrize("name", [name for name in find.names() if find.claim(name).use])
+def test_commands_of_systems(name: str) -> None:
+    for line in find.claim(name).use:
+        program, *words = shlex.split(line)
+        assert program == "poise"
+        parse(words)
 
 
 def parse(words: list[str]) -> None:

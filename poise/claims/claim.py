@@ -219,12 +219,14 @@ class Claim(Section):
 
     system: str = Field(description="its name as published")
     paper: Paper = Field(description="a paper, as in {arxiv = '2406.03243', venue = 'OSDI 2024', year = 2024, …}")
-    slot: str = Field(description="the slot that it fills; cost or workload where it is a model")
+    slot: str = Field(description="the slot that it fills; where it is no policy cost, workload, …")
     policies: list[str] = Field(min_length=1, description="the files that stand for it, as in [llumnix]")
     others: list[str] = Field(default=[], description="those that it is compared with")
     published: str = Field(description="the headline as published")
     conditions: str = Field(description="the conditions as published")
     here: str = Field(default="", description="the conditions of the experiment")
+    does: str = Field(default="", description="what it does, in a sentence or two")
+    use: list[str] = Field(default=[], description="commands that use it, as in ['poise train schedule gpipe …']")
     lacking: str = Field(
         default="", description="what of the paper's conditions is not met, so that it cannot be refuted"
     )

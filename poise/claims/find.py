@@ -23,12 +23,18 @@ from poise.core.spec import Engine
 
 FOLDER = Path(__file__).parent / "systems"
 _ROOT = Path(__file__).parents[1]
-_COUNTED = ("poise.claims.", "poise.policies.")
+_FORM = Path(__file__).parent / "claim.py"
+"""What a file of `systems/` may hold: no result depends on it, as what a claim holds is in its digest."""
+_POINTS = Path(__file__).parent / "experiments" / "points.py"
+_COUNTED = ("poise.claims.", "poise.policies.", "poise.pipeline.schedules.")
 _TRIED = ("setting", "compare", "settings", "sweeps", "capacities", "runs", "points", "let", "shown", "seeds", "data")
 """What of a claim is the experiment; all else is prose and tests, which may change without a new run."""
 
-MODELS = ("cost", "workload")
-"""What stands in place of a slot where a system is no policy but a model: the room that has its files."""
+MODELS = {
+    "cost": "cost", "workload": "workload", "planner": "plan/training", "export": "plan/training/exports",
+    "schedule": "pipeline/schedules",
+}  # fmt: skip
+"""What stands in place of a slot where a system is no policy, and the folder that has its files."""
 
 
 @cache
@@ -109,13 +115,15 @@ _MEASURED = (
 
 def files(name: str) -> set[Path]:
     """The files of what only it measures, of the experiments it names and of its policies, with what these import of
-    claims and policies."""
+    claims, policies and schedules."""
     about = claim(name)
     own = [_own(name)] if _own(name).is_file() else []
     shared = [_ROOT / "claims" / "experiments" / f"{each}.py" for each in _named(about)]
     stands = [file_of(each, about.slot) for each in about.policies]
     called = [_called(each.call) for each in about.points.values()]
-    return _closure([*own, *shared, *stands, *called, *map(policy_file, about.others)])
+    beside = [compared_file(each, about.slot) for each in about.others]
+    tables = [_POINTS] if about.points else []
+    return _closure([*own, *shared, *stands, *called, *beside, *tables])
 
 
 def _called(call: str) -> Path:
@@ -147,8 +155,14 @@ def code(source: str) -> str:
 
 
 def file_of(name: str, slot: str) -> Path:
-    """The file of what stands for a system: a policy's, or that of a model in one of the rooms in `MODELS`."""
-    return _ROOT / slot / f"{name}.py" if slot in MODELS else policy_file(name)
+    """The file of what stands for a system: a policy's, or that of a model in one of the folders in `MODELS`."""
+    return _ROOT / MODELS[slot] / f"{name}.py" if slot in MODELS else policy_file(name)
+
+
+def compared_file(name: str, slot: str) -> Path:
+    """The file of what a system is compared with: another of the same folder, or a policy."""
+    own = file_of(name, slot) if slot in MODELS else None
+    return own if own and own.is_file() else policy_file(name)
 
 
 def policy_file(name: str) -> Path:
@@ -158,20 +172,21 @@ def policy_file(name: str) -> Path:
 
 
 def _closure(some: Sequence[Path]) -> set[Path]:
-    """Some files, and those of claims and policies that they import."""
+    """Some files, and those of claims, policies and schedules that they import, but for the form that claims have and
+    for tables, which count for claims that have some."""
     known: set[Path] = set()
     left = list(some)
     while left:
         file = left.pop()
         if file not in known:
             known.add(file)
-            left += _imported(file)
+            left += [each for each in _imported(file) if each not in (_FORM, _POINTS)]
     return known
 
 
 @cache
 def _imported(file: Path) -> list[Path]:
-    """What of claims and policies a file imports; read once, as most systems share files."""
+    """What of claims, policies and schedules a file imports; read once, as most systems share files."""
     nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
     found = [str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)]
     return [_ROOT.parent.joinpath(*name.split(".")).with_suffix(".py") for name in found if name.startswith(_COUNTED)]

@@ -189,6 +189,8 @@ def _cure(record: Record) -> str:
 def _head(name: str, about: Claim) -> list[str]:
     facts = {
         f"{about.system} (`{name}`; {about.paper})": about.published,
+        "What it does": about.does,
+        "Use": "; ".join(about.use),
         "Conditions": about.conditions,
         "Here": about.here,
         "Stands for it": f"{about.slot} {', '.join(about.policies)}",

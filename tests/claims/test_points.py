@@ -13,7 +13,7 @@ from poise.claims.bench import Bench
 from poise.claims.claim import Claim, Point
 from poise.claims.experiments.points import arguments, function, made
 from poise.claims.experiments.runs import measure
-from poise.claims.find import files
+from poise.claims.find import compared_file, file_of, files
 from poise.core.errors import UserError
 from poise.core.model import Model
 from poise.core.spec import Device, Pool
@@ -122,15 +122,41 @@ def test_arguments_are_made_as_the_function_has_them() -> None:
     assert made(Term, {"nanoflow": {"overlap": 1}}) == NanoFlow(1)
 
 
-def test_the_example_of_the_page_is_one() -> None:
+def of_the_page(head: str, holds: str) -> Claim:
+    """The claim of these first lines and of the example of docs/claims.md that holds a text."""
     page = (Path(__file__).parents[2] / "docs" / "claims.md").read_text(encoding="utf-8")
-    (example,) = (each for each in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "[points" in each)
-    head = TEXT[: TEXT.index("[points.decode]")]
-    about = Claim.model_validate(tomllib.loads(head + example))
+    (example,) = (each for each in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if holds in each)
+    return Claim.model_validate(tomllib.loads(head + example))
+
+
+def test_the_example_of_the_page_is_one() -> None:
+    about = of_the_page(TEXT[: TEXT.index("[points.decode]")], "[points.attention]")
     found = measure(about, Bench(about, quick=True))
     assert [each.values for each in found.answers] == [pytest.approx((2.667 / 2.67, 1, 14.222 / 14.2), rel=1e-3)]
     assert found.answers[0].text == "0.9988 at 2, 1 at 4, 1.002 at 8"
     assert {*found.curves[0].lines} == {"here", "published"}
+
+
+SCHEDULES = """
+system = "Interleaved"
+paper = {year = 2021, trust = "code", group = "pipeline schedules"}
+slot = "schedule"
+policies = ["interleaved"]
+others = ["one_f_one_b"]
+published = "a bubble v times smaller"
+conditions = "any"
+here = "8 ranks"
+"""
+
+
+def test_schedules_and_steps_are_points() -> None:
+    """A schedule by name, costs from a mapping, a model by its shape, a layout from its fields."""
+    about = of_the_page(SCHEDULES, "[points.bubble]")
+    found = {each.key: each.values for each in measure(about, Bench(about, quick=True)).answers}
+    assert found["bubble"] == pytest.approx((1, 1))
+    assert measure(about, Bench(about)).answers[1].values == found["step"]  # a quick run of what draws nothing is whole
+    assert compared_file("one_f_one_b", "schedule") == file_of("one_f_one_b", "schedule")
+    assert compared_file("chunked", "cost").parent.name == "batch"
 
 
 def test_the_file_of_the_function_is_in_the_digest() -> None:

@@ -37,7 +37,7 @@ def test_a_claim_is_well_formed(name: str) -> None:
             build(claim.slot, Path(policy).name)  # `folder/name` where several slots have one
         assert find.file_of(policy, claim.slot).is_file()
     for policy in claim.others:
-        assert find.policy_file(policy).is_file()
+        assert find.compared_file(policy, claim.slot).is_file()
     assert claim.paper.year <= date.today().year + 1  # a claim is of a paper that was published
     for expected in (claim.published, claim.conditions, claim.here, claim.lacking):
         assert not expected.endswith(".")

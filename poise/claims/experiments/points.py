@@ -19,6 +19,8 @@ from poise.core.model import Model
 from poise.core.plugin import nearest
 from poise.core.spec import Device
 from poise.cost.term import Over, Term
+from poise.cost.training.job import shape
+from poise.pipeline.costs import Costs
 
 PAPER = "paper"
 """The figure that stands for the published values."""
@@ -28,6 +30,9 @@ DRAWN = "seed"
 
 NAMED: Mapping[type, Callable[[str], Any]] = {Device: device, Model: model}
 """Descriptions that a name of the catalogue stands for."""
+
+MADE: Mapping[type, Callable[..., Any]] = {Costs: Costs.of, Model: shape}
+"""Functions that make a description from a mapping of their arguments, in place of its fields."""
 
 
 def function(section: PointsSection) -> Callable[..., Any]:
@@ -59,8 +64,8 @@ def arguments(section: PointsSection, label: str, place: float) -> dict[str, Any
 
 
 def made(kind: Any, value: Any) -> Any:
-    """A value of a kind from plain data: a device or a model by name or {like = NAME, …}, a term of a cost by name,
-    any other description from a mapping of its fields, and numbers as whole as they are to be."""
+    """A value of a kind from plain data: a device or a model by name or {like = NAME, …}, a model by its shape, a term
+    of a cost by name, any other description from a mapping of its fields, and numbers as whole as they are to be."""
     options = [each for each in get_args(kind) if each is not NoneType]
     if {Term, Over} & {kind, *options}:
         return _term(value)
@@ -76,9 +81,10 @@ def _described(kind: type, value: Any) -> Any:
     if named and isinstance(value, str):
         return named(value)
     if isinstance(value, Mapping):
-        hints = get_type_hints(kind)
+        by = kind if "like" in value else MADE.get(kind, kind)
+        hints = get_type_hints(by)
         given = {name: made(hints.get(name), each) for name, each in value.items() if name != "like"}
-        return replace(named(value["like"]), **given) if named else kind(**given)
+        return replace(named(value["like"]), **given) if named and by is kind else by(**given)
     return kind(value) if kind in (int, float) else value
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from poise.core.errors import ScenarioError
 from poise.cost.training import Job, Layout
-from poise.cost.training.step import predict
+from poise.cost.training.step import Prediction, predict
 from poise.experiment.case import Case
 from poise.report.figures import Figure
 from poise.sim.step.layout import Draw, jittered, simulated
@@ -56,13 +56,8 @@ def _factor(cv: float, key: str) -> Fraction:
 def run(case: Case, seed: int) -> dict[str, Any]:
     """The figures of a step. parameters: `job`, `layout` (a mapping of fields), `price`, `jitter`, and what varies."""
     job, layout = laid(case.parameters)
-    price, jitter = case.parameters["price"], case.parameters["jitter"]
-    found = predict(job, layout)
-    if jitter == Jitter():
-        found = simulated(job, found)
-    else:
-        counts = layout.pipeline, layout.microbatches(job)
-        found = jittered(job, found, [jitter.draw(seed, each, *counts) for each in range(layout.data)])
+    price = case.parameters["price"]
+    found = ran(job, layout, case.parameters["jitter"], seed)
     return {
         "step_s": found.seconds,
         "mfu": found.mfu,
@@ -72,6 +67,15 @@ def run(case: Case, seed: int) -> dict[str, Any]:
         "tokens_per_s_per_device": found.tokens_per_device,
         "cost_usd_per_mtok": job.devices * price / 3600 * found.seconds / job.tokens * 1e6 if price else None,
     }
+
+
+def ran(job: Job, layout: Layout, jitter: Jitter, seed: int) -> Prediction:
+    """One step, its pipeline run operation by operation; ScenarioError for a layout that cannot be."""
+    found = predict(job, layout)
+    if jitter == Jitter():
+        return simulated(job, found)
+    counts = layout.pipeline, layout.microbatches(job)
+    return jittered(job, found, [jitter.draw(seed, each, *counts) for each in range(layout.data)])
 
 
 VARIED = ("batch", "sequence", "devices")
