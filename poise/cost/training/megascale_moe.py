@@ -19,7 +19,6 @@ from poise.cost.training.layer import builder, head
 from poise.cost.training.network import NEAR_S, Network
 from poise.cost.training.parts import Slice, light, mixer
 
-
 __all__ = ["NEAR_S", "Network", "Step", "Way", "attention_part", "crossover", "dispatch_s", "step"]
 
 
@@ -56,7 +55,7 @@ def attention_part(ranks: int, heads_per_key: float) -> float:
 
 
 def dispatch_s(job: Job, use: Figures | None = None) -> tuple[float, float]:
-    """Seconds to send a sequence's tokens to their experts and back: by all-to-all; by all-gather and reduce-scatter."""
+    """Seconds to send a sequence's tokens to their experts and back, by all-to-all, by all-gather and reduce-scatter."""
     moe = _experts_of(job)
     network, ranks = Network(job, use or figures()), job.inside
     whole = 2.0 * job.sequence * job.model.hidden
@@ -114,7 +113,7 @@ def _slice(job: Job, attention: str) -> Slice:
 
 def _layer(job: Job, way: Way, use: Figures) -> tuple[tuple[float, float], tuple[float, float]]:
     """Of forward and backward the seconds of computing, and what exchanges add."""
-    model, (kernels, network) = job.model, builder(job, use)
+    kernels, network = builder(job, use)
     cut = _slice(job, way.attention)
     tokens = job.sequence / cut.context
     own = experts(job, kernels, network, cut, tokens)

@@ -47,7 +47,8 @@ def logistic(problem: int, optimizer: str, seed: int, steps: int = 1000) -> Loss
     found = [_run(data, order, each, optimizer) for each in rates]
     last = refined(found[-1][1], POWERS[optimizer])
     found.append(_run(data, order, last, optimizer))
-    return Losses(*(each[0] for each in found), peak_at=_peak(last))
+    constant, cosine, linear, again = (each[0] for each in found)
+    return Losses(constant, cosine, linear, again, _peak(last))
 
 
 def _peak(rate: Refined) -> float:

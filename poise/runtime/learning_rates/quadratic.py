@@ -57,4 +57,5 @@ def budget(condition: float, steps: int) -> Budget:
     """The schedules of the runtime over `steps` steps of a quadratic of a condition number."""
     phi, best = (min(PHIS, key=lambda each: loss(Uba(each), condition, some)) for some in (steps // 4, steps))
     rates = (Uba(phi), Cosine(), Linear(), Wsd(), Constant())
-    return Budget(*(loss(rate, condition, steps) for rate in rates), phi, best)
+    uba, cosine, linear, wsd, constant = (loss(rate, condition, steps) for rate in rates)
+    return Budget(uba, cosine, linear, wsd, constant, phi, best)

@@ -19,9 +19,9 @@ EQUAL = replace(figures(), exchange=1.0)
 """Links that all-to-alls use as well as rings do."""
 
 
-def a_job(active: int = 3, devices: int = 240, **fields: object) -> Job:
+def a_job(active: int = 3, devices: int = 240, node: int = 8, *, once: bool = True) -> Job:
     shape = replace(model("mixtral-8x7b"), layers=60, moe=Moe(32, active, 14336, 60))
-    return Job(shape, replace(device("H800"), scaleout_bw=50e9), devices, 8192, 720, **fields)  # type: ignore[arg-type]
+    return Job(shape, replace(device("H800"), scaleout_bw=50e9), devices, 8192, 720, node=node, once=once)
 
 
 @pytest.mark.parametrize("node", [2, 4, 8, 16])
@@ -41,10 +41,7 @@ def test_bytes_of_dispatch_are_k_over_n_of_those_of_gathering(active: int, reach
 def test_attention_by_sequence_moves_its_part() -> None:
     job = a_job(node=8)
     network = moe.Network(job, EQUAL)
-    tensor, sequence = (
-        moe._attention_s(job, moe.Way(attention=way), network)
-        for way in ("tensor", "sequence")  # type: ignore[arg-type]
-    )
+    tensor, sequence = (moe._attention_s(job, moe.Way(attention=way), network) for way in ("tensor", "sequence"))
     fixed = moe.NEAR_S
     assert (sequence - fixed) / (tensor - 2 * fixed * EQUAL.near) == pytest.approx(moe.attention_part(8, 4))
 
