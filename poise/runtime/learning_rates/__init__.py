@@ -1,6 +1,7 @@
 """Learning-rate schedules: a file each, as a factor on the peak.
 
 rate.py: Rate, Constant, Plan (warm-up); linear.py, cosine.py, wsd.py, uba.py, refined.py; read.py: by written form.
+quadratic.py, logistic.py: what they leave of a loss at the end of a budget, for `poise claim uba` and `refined_rates`.
 """
 
 from poise.runtime.learning_rates.cosine import Cosine

@@ -10,8 +10,9 @@ from math import cos, pi
 class Uba:
     """2(1 + c) / (2φ + (2 - φ)(1 + c)) with c = cos(πt/T), down to `end`.
 
-    phi: 2 is the cosine; less keeps the rate high for longer, more decays early, as a larger condition number of the
-    loss wants; the default, 1, lies between. The paper's cycles are not built: one budget is one cycle.
+    phi: 2 is the cosine; less keeps the rate high for longer, more decays early, which the paper advises for a larger
+    condition number of the loss (quadratics want the opposite: `poise claim uba`); the default, 1, lies between. The
+    paper's cycles are not built: one budget is one cycle.
     """
 
     phi: float = 1.0
