@@ -27,8 +27,10 @@ _COUNTED = ("poise.claims.", "poise.policies.")
 _TRIED = ("setting", "compare", "settings", "sweeps", "capacities", "runs", "points", "let", "shown", "seeds", "data")
 """What of a claim is the experiment; all else is prose and tests, which may change without a new run."""
 
-MODELS = ("cost", "workload")
-"""What stands in place of a slot where a system is no policy but a model: the room that has its files."""
+MODELS = {
+    "cost": "cost", "workload": "workload", "planner": "plan/training", "export": "plan/training/exports",
+}  # fmt: skip
+"""What stands in place of a slot where a system is no policy, and the folder that has its files."""
 
 
 @cache
@@ -147,8 +149,8 @@ def code(source: str) -> str:
 
 
 def file_of(name: str, slot: str) -> Path:
-    """The file of what stands for a system: a policy's, or that of a model in one of the rooms in `MODELS`."""
-    return _ROOT / slot / f"{name}.py" if slot in MODELS else policy_file(name)
+    """The file of what stands for a system: a policy's, or that of a model in one of the folders in `MODELS`."""
+    return _ROOT / MODELS[slot] / f"{name}.py" if slot in MODELS else policy_file(name)
 
 
 def policy_file(name: str) -> Path:
