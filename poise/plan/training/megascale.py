@@ -51,12 +51,17 @@ def _figures(job: Job, made: frozenset[str]) -> Figures:
     use = figures(job.host)
     if "parallel block" in made:  # attention and feed-forward read one norm: one gather and one scatter, not two
         use = replace(use, tensor=use.tensor / 2, tensor_new=use.tensor_new / 2)
-    if "tensor overlap" in made:  # the first part has nothing to run beside; the others slow their product
-        left = (1 + (PARTS - 1) * use.beside) / PARTS
-        use = replace(use, tensor=use.tensor * left, tensor_new=use.tensor_new * left)
+    if "tensor overlap" in made:
+        use = tensor_overlap(use)
     if "operators" not in made:
         use = replace(use, flash=FLASH_1 * use.flash)
     return replace(use, step_s=0.0) if "loader" in made else use
+
+
+def tensor_overlap(use: Figures) -> Figures:
+    """Figures where a product is cut into `PARTS`: the first has nothing to run beside, the others slow it."""
+    left = (1 + (PARTS - 1) * use.beside) / PARTS
+    return replace(use, tensor=use.tensor * left, tensor_new=use.tensor_new * left)
 
 
 def _overlapped(job: Job, given: Job, found: Prediction, use: Figures, hidden: bool) -> Prediction:
