@@ -17,7 +17,6 @@ from poise.cost.training.figures import figures
 from poise.cost.training.step import evaluate, safe_bytes
 from poise.plan.training.space import Space, columns_of
 
-
 RULED = Space(schedule=("one_f_one_b",), zero=(1,), counted=False)
 """What the rules choose from."""
 
