@@ -6,25 +6,49 @@ place; the smallest tensor × pipeline that fits; pipeline before tensor; sequen
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from poise.core.errors import ScenarioError
-from poise.cost.training import Job, Prediction, predict
-from poise.cost.training.columns import Columns
+from poise.cost.training import Job, Layout, Prediction, predict
+from poise.cost.training.columns import Columns, Floats
 from poise.cost.training.figures import figures
 from poise.cost.training.step import evaluate, safe_bytes
 from poise.plan.training.space import Space, columns_of
 
+RULED = Space(schedule=("one_f_one_b",), zero=(1,), counted=False)
+"""What the rules choose from."""
 
-def ruled(job: Job, space: Space | None = None) -> Prediction:
-    """The first layout by the rules that fits; ScenarioError where none does."""
-    cut = columns_of(job, space or Space(schedule=("one_f_one_b",), zero=(1,), counted=False))
+
+def ruled(job: Job, space: Space = RULED, like: Layout = Layout()) -> Prediction:  # noqa: B008
+    """The first layout by the rules that fits; ScenarioError where none does.
+
+    like: whether activations are cut along the sequence, gradients overlap, and the bytes of one.
+    """
+    cut, _, fits = _fitting(job, space, like)
+    return predict(job, cut.layout(min(fits, key=lambda row: order(cut, row)), job))
+
+
+def fastest(job: Job, space: Space = RULED, like: Layout = Layout()) -> Prediction:  # noqa: B008
+    """The fastest layout of what the rules choose from; ScenarioError where none fits."""
+    cut, seconds, fits = _fitting(job, space, like)
+    return predict(job, cut.layout(min(fits, key=lambda row: seconds[row]), job))
+
+
+def _fitting(job: Job, space: Space, like: Layout) -> tuple[Columns, Floats, list[int]]:
+    """All layouts, their steps, and the rows of those that fit."""
+    cut = columns_of(job, space)
+    same = np.ones(len(cut), int)
+    cut = replace(
+        cut, sequence_parallel=like.sequence_parallel * same, overlap=like.overlap * same,
+        gradient_bytes=like.gradient_bytes * same,
+    )  # fmt: skip
     steps = evaluate(job, cut, figures(job.host))
     fits = np.flatnonzero(steps.memory <= safe_bytes(job))
     if not len(fits):
         raise ScenarioError(f"no layout of {len(cut):,} fits {job.device.name}; allow sharding of weights (zero 3)")
-    first = min(fits, key=lambda row: order(cut, int(row)))
-    return predict(job, cut.layout(int(first), job))
+    return cut, steps.seconds, [int(each) for each in fits]
 
 
 def order(cut: Columns, row: int) -> tuple[int, ...]:

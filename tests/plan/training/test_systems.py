@@ -15,7 +15,7 @@ from poise.plan.training.frontier import Link, communication_s, memory, three_le
 from poise.plan.training.galvatron import choose, strategies
 from poise.plan.training.holmes import Site, dealt, spread
 from poise.plan.training.pipette import Work, hidden_path_s, naive_s, place, step_s
-from poise.plan.training.rules import ruled
+from poise.plan.training.rules import fastest, ruled
 from poise.plan.training.search import search
 
 GPT = shape(24, 4096, 32)
@@ -105,6 +105,10 @@ def test_rules_choose_what_fits_and_a_search_is_never_slower() -> None:
     assert chosen.fits(job)
     assert (chosen.layout.micro_batch, chosen.layout.recompute) == (1, "none")
     assert search(job).best[0].seconds <= chosen.seconds * 1.001
+    assert fastest(job).seconds <= chosen.seconds
+    whole = Layout(sequence_parallel=False, overlap=False, gradient_bytes=2)
+    for each in (ruled(job, like=whole), fastest(job, like=whole)):
+        assert (each.layout.sequence_parallel, each.layout.overlap, each.layout.gradient_bytes) == (False, False, 2)
 
 
 def test_three_levels_move_less_over_slow_links() -> None:
