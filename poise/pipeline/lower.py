@@ -47,10 +47,9 @@ def program_of(
 def _forward(on: Lowering, kind: Kind, stage: int, batch: int) -> None:
     pair = (stage, batch)
     tail, before = on.tail, on.before[batch][stage]
+    x = f"in.{batch}{tail}" if before < 0 else f"x{before}.{batch}{tail}"
     if before < 0:
-        x = on.into.give(f"in.{batch}{tail}", Content.of("x", batch, 0))
-    else:
-        x = f"x{before}.{batch}{tail}"
+        on.into.give(x, Content.of("x", batch, 0))
     weights = on.weights(stage, batch, True)
     if kind is Kind.R:
         on.compute("R", (on.context(pair), weights), (on.keep(pair, on.size[stage]),), pair)
