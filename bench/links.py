@@ -52,7 +52,7 @@ def step(schedule: Schedule) -> float:
 def here(name: str, ranks: int, microbatches: int, repeat: int, other: Path | None) -> float:
     """A line for one schedule. Returns the rate of `simulate`."""
     from poise.sim.program import simulate
-    from poise.sim.step.lowered import step_clock, step_program
+    from poise.sim.step.simulate import step_clock, step_program
 
     schedule, links = make(name, ranks, microbatches), wiring(ranks)
     program = step_program(schedule, TRAFFIC)

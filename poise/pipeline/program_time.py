@@ -14,7 +14,9 @@ from poise.program import Program, Task
 
 _OPERATIONS = {kind.name: kind for kind in COMPUTE} | {"F_NO_GRAD": Kind.F}
 
-TIMED = frozenset({*_OPERATIONS, "send", "recv", "free", "wait", "copy"})
+_NONE = frozenset({"send", "recv", "free", "wait"})
+
+TIMED = frozenset({*_OPERATIONS, *_NONE, "copy"})
 """Kinds that costs have a time for, or that take none."""
 
 Times = Mapping[str, Fraction]
@@ -39,12 +41,24 @@ def ticks_by(program: Program, durations: Durations, times: Times) -> tuple[list
     more = lcm(*(time.denominator for time in times.values()))
     scale = lcm(durations.scale, more)
     factor, own = scale // durations.scale, {kind: int(time * scale) for kind, time in times.items()}
-    ticks, lags = [0] * len(program.index.tasks), [0] * len(program.index.tasks)
-    for number, task in enumerate(program.index.tasks):
+    tasks = program.index.tasks
+    ticks, lags = [0] * len(tasks), [0] * len(tasks)
+    table = durations.table() if durations.even else None
+    hops: dict[tuple[int, ...], int] = {}
+    for number, task in enumerate(tasks):
         try:
-            ticks[number] = own[task.kind] if task.kind in own else factor * _ticks(task, durations)
-            if task.kind == "recv":
-                lags[number] = factor * durations.hop(*task.group)
+            kind = task.kind
+            if kind in own:
+                ticks[number] = own[kind]
+            elif table is not None and kind in _OPERATIONS:
+                ticks[number] = factor * table[_OPERATIONS[kind]][task.arg[0]]
+            elif kind not in _NONE:
+                ticks[number] = factor * _ticks(task, durations)
+            if kind == "recv":
+                group = task.group
+                if group not in hops:
+                    hops[group] = factor * durations.hop(*group)
+                lags[number] = hops[group]
         except (IndexError, KeyError, TypeError, ValueError):
             raise ProgramError(
                 f"{program.index.place(number)} has an argument or group that no time is known for; give (stage, "

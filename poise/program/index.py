@@ -31,6 +31,7 @@ class Index:
             self.tasks += row
             self.first.append(len(self.tasks))
         self.lane = [lane for lane, (low, high) in enumerate(pairwise(self.first)) for _ in range(low, high)]
+        self._tails = [f"@{lane[0]}" for lane in self.lanes]
         self._placed()
         self.writer = self._writers()
         self.needs = self._needs()
@@ -67,15 +68,16 @@ class Index:
             if name in found:
                 raise ProgramError(f"{self.place(found[name])} writes {name}, which is given; write another version")
         for name, index in found.items():
-            if rank_of(name) != self.tasks[index].rank:
+            if not name.endswith(self._tails[self.lane[index]]) and rank_of(name) != self.tasks[index].rank:
                 raise ProgramError(f"{self.place(index)} writes {name}, which is on another rank; send it there")
         return found
 
     def _needs(self) -> list[tuple[int, ...]]:
-        writer, given, lane_of = self.writer, self.program.given, self.lane
+        writer, given, lane_of, tails = self.writer, self.program.given, self.lane, self._tails
         found: list[tuple[int, ...]] = []
         for index, task in enumerate(self.tasks):
             lane = lane_of[index]
+            tail = tails[lane]
             needs: tuple[int, ...] = ()
             for name in task.reads:
                 made = writer.get(name, -1)
@@ -86,7 +88,7 @@ class Index:
                         )
                 elif lane_of[made] != lane or made >= index:
                     needs += (made,)
-                if rank_of(name) != task.rank:
+                if not name.endswith(tail) and rank_of(name) != task.rank:
                     raise ProgramError(f"{self.place(index)} reads {name}, which is on another rank; send it first")
             found.append(needs)
         return found

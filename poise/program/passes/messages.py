@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from poise.core.fast_tuple import made
+from poise.program.index import MESSAGES
 from poise.program.passes.given import for_stages
 from poise.program.program import Program
 from poise.program.task import Task, at
@@ -28,12 +30,18 @@ def sized(program: Program, bytes: Sequence[float]) -> Program:
             path = program.paths[sample]
             if stage != path[0]:
                 size[task.writes[0]] = given[path[path.index(stage) - 1]]
-    return program.with_rows({lane: [_sized(task, size) for task in row] for lane, row in program.rows.items()})
+    rows = program.rows.items()
+    return program.with_rows({lane: [_sized(task, size) for task in row] if _sends(row) else row for lane, row in rows})
+
+
+def _sends(row: Sequence[Task]) -> bool:
+    """Whether a lane has messages."""
+    return any(task.kind in MESSAGES for task in row)
 
 
 def _sized(task: Task, size: dict[str, float]) -> Task:
     kind, rank, lane, reads, writes, work, group, arg = task
-    if kind not in ("send", "recv"):
+    if kind not in MESSAGES:
         return task
     name = reads[0] if kind == "send" else at(writes[0].rpartition("@")[0], group[0])
-    return Task(kind, rank, lane, reads, writes, size.get(name, work), group, arg)
+    return made(Task, (kind, rank, lane, reads, writes, size.get(name, work), group, arg))

@@ -61,26 +61,26 @@ class _Reading:
 
     def _waited(self, rank: int) -> int:
         """Picoseconds from when tasks could have started, had transfers taken no time, until they did."""
+        index, found = self.index, self.found
         total = free = 0
         for number in self.compute.get(rank, ()):
             could = free
-            for need in self.index.needs[number]:
-                could = max(could, made(self.index, self.found, need))
-            total += self.found.starts[number] - could
-            free = self.found.ends[number]
+            for need in index.needs[number]:
+                if (there := made(index, found, need)) > could:
+                    could = there
+            total += found.starts[number] - could
+            free = found.ends[number]
         return total
 
     def _transfers(self) -> list[Transfer]:
         """In the order in which they leave their links. Messages without bytes and latency are none."""
         tasks, ends = self.index.tasks, self.found.ends
         received = {send: number for number, send in enumerate(self.index.source) if send >= 0}
-        sent = {send for send, to in received.items() if tasks[send].work or self.wiring.latency(*tasks[to].group)}
-        order = sorted(range(len(tasks)), key=lambda number: (ends[number], number))
-        return [
-            self._transfer(number, tasks[number], received)
-            for number in order
-            if number in sent or tasks[number].lane in (SYNC, GATHER)
-        ]
+        late = {pair for pair in {tasks[send].group for send in received} if self.wiring.latency(*pair)}
+        sent = {send for send in received if tasks[send].work or tasks[send].group in late}
+        own = [number for number, task in enumerate(tasks) if number in sent or task.lane in (SYNC, GATHER)]
+        own.sort(key=ends.__getitem__)
+        return [self._transfer(number, tasks[number], received) for number in own]
 
     def _transfer(self, number: int, task: Task, received: dict[int, int]) -> Transfer:
         index, found = self.index, self.found
