@@ -58,6 +58,11 @@ class Program:
         """How many ranks there are: one more than the highest."""
         return 1 + max((lane.rank for lane in self.rows), default=-1)
 
+    @cached_property
+    def shards(self) -> int:
+        """In how many shards the output layer is, by the tasks S."""
+        return len({task.arg[0] for task in self.tasks() if task.kind == "S" and isinstance(task.arg, tuple)})
+
     def tasks(self) -> Iterator[Task]:
         """All tasks, lane after lane."""
         for row in self.rows.values():

@@ -125,7 +125,7 @@ def _incoming(program: Program, place: _Place, given: Contents) -> None:
 def _shards(program: Program, sample: int, found: Content) -> None:
     """What all shards have computed of a sample."""
     kinds = {atom[0] for atom in found.atoms}
-    wanted = {(kind, sample, rank): 1 for kind in kinds for rank in range(program.ranks)}
+    wanted = {(kind, sample, rank): 1 for kind in kinds for rank in range(program.shards)}
     if len(kinds) != 1 or dict(found.atoms) != wanted:
         raise Fault(f"takes {' + '.join(map(written, found.atoms))} for the sum over the shards of sample {sample}")
 

@@ -37,6 +37,18 @@ def check_size(schedule: Schedule, size: int) -> None:
         )
 
 
+def module_of(stages: Modules, stage: int, schedule: Schedule, rank: int) -> nn.Module:
+    """The module of a stage that `rank` runs."""
+    try:
+        return stages[stage]
+    except (IndexError, KeyError):
+        own = [each for each, homes in enumerate(schedule.homes) if rank in homes]
+        raise ScheduleError(
+            f"stage {stage} has no module on rank {rank}, where {schedule.name or 'the schedule'} runs it; give one "
+            f"for each of the stages {', '.join(map(str, own))}"
+        ) from None
+
+
 def check_given(
     schedule: Schedule, optimizer: MakeOptimizer | None, output: nn.Linear | None, data: dist.ProcessGroup | None
 ) -> None:  # fmt: skip

@@ -17,7 +17,7 @@ from poise.pipeline.op import Kind, Op
 from poise.pipeline.schedule import Schedule
 from poise.program.task import rank_of, stem
 from poise.runtime.fsdp import wrapped
-from poise.runtime.given import MakeOptimizer, Modules, check_given, check_size, check_tied, world
+from poise.runtime.given import MakeOptimizer, Modules, check_given, check_size, check_tied, module_of, world
 from poise.runtime.guard import Guard
 from poise.runtime.program.distributed import Distributed
 from poise.runtime.program.handle import Payload
@@ -27,7 +27,8 @@ from poise.runtime.program.output import OutputShard
 from poise.runtime.program.stages import StageKernels, cut
 from poise.runtime.record import Recorder
 from poise.runtime.recording import Recording
-from poise.runtime.share import average, share_weights
+from poise.runtime.replicas import in_replicas, shared_sizes
+from poise.runtime.share import share_weights
 from poise.runtime.stage import LossFn, Stage, Tensors
 from poise.runtime.versions import Versions
 from poise.runtime.wire import Wire
@@ -58,18 +59,18 @@ class Pipeline:
     A schedule whose weights change behind every backward needs `optimizer`, which makes one for the weights of a stage.
     One with vocabulary passes needs `output`, this rank's rows of the output layer, and targets on every rank; its loss
     is the cross entropy, and `loss_fn` is not used. `watched` counts the bytes that autograd holds. A `guard` gets
-    where the rank is. `data` are the ranks that have this one's place in replicas of the whole pipeline, over which
-    gradients are averaged.
+    where the rank is. `data` are the ranks that have this one's place in replicas of the whole pipeline: the mean of
+    gradients is taken over them, in buckets of `bucket_mb` MiB while other stages still compute (`bucketed`).
     """
 
     def __init__(
         self, schedule: Schedule, stages: Modules, loss_fn: LossFn, *,
         group: dist.ProcessGroup | None = None, device: torch.device | str = "cpu",
         optimizer: MakeOptimizer | None = None, output: nn.Linear | None = None, watched: bool = False,
-        data: dist.ProcessGroup | None = None, guard: Guard | None = None,
+        data: dist.ProcessGroup | None = None, guard: Guard | None = None, bucket_mb: float = 25.0,
     ) -> None:  # fmt: skip
         schedule.check()
-        self._guard, self._data = guard, data
+        self._guard = guard
         self.group = group or world()
         self.rank = self.group.rank()
         check_size(schedule, self.group.size())
@@ -79,21 +80,26 @@ class Pipeline:
         if sharded and not any(op.kind is Kind.UNSHARD for row in schedule.ranks for op in row):
             schedule = gathered(schedule, sharded)
         self.schedule = schedule
-        self.program = program_of(schedule)
-        self.program.prove()
         self.wire = Wire(self.group, torch.device(device))
-        self._transport = Distributed(self.program, self.group, self.wire.device)
+        own = {stage: module_of(stages, stage, schedule, self.rank) for stage in self._own()}
+        self.program = program_of(schedule)
+        if data is not None:
+            sizes = shared_sizes(schedule, own, output, self.wire)
+            self.program = in_replicas(self.program, data.size(), sizes, bucket_mb)
+        else:
+            self.program.prove()
+        self._transport = Distributed(self.program, self.group, self.wire.device, data)
         root, barriers = schedule.homes[-1][0], schedule.barriers
         self.shard = OutputShard(output, self._transport, root, barriers) if output and barriers else None
         self._watched = watched or any(op.kind is Kind.OFFLOAD for op in schedule.ranks[self.rank])
-        self.stages = {stage: self._stage(stage, stages, loss_fn, optimizer) for stage in self._own()}
+        self.stages = {stage: self._stage(stage, module, loss_fn, optimizer) for stage, module in own.items()}
         self._kernels = StageKernels(self._transport, self.stages, self.shard)
         self._interpreter = Interpreter(
             self.program,
             self.rank,
             self._kernels.table,
             self._transport.changed,
-            watch=guard and _Watch(guard, self.wire),
+            watch=guard and _Watch(guard, self.wire, data),
         )
         share_weights(schedule, self.stages, self.wire)
 
@@ -128,14 +134,11 @@ class Pipeline:
         return Outcome({each: loss for stage in self.stages.values() for each, loss in stage.losses.items()}, done)
 
     def _finish(self) -> None:
-        """Sum over replicas, and see that all messages have left."""
+        """See that all messages have left."""
         if self._guard is not None:
             self._guard.at("the end of the step")
             self._guard.wait(self.wire.globals[self.another])
         self._transport.finish()
-        if self._data is not None:
-            layers = [stage.module for stage in self.stages.values()] + ([self.shard.layer] if self.shard else [])
-            average(layers, self._data)
         if self._guard is not None:
             self._guard.go()
 
@@ -195,15 +198,8 @@ class Pipeline:
     def _own(self) -> list[int]:
         return [stage for stage, homes in enumerate(self.schedule.homes) if self.rank in homes]
 
-    def _stage(self, stage: int, modules: Modules, loss_fn: LossFn, optimizer: MakeOptimizer | None) -> Stage:
+    def _stage(self, stage: int, module: nn.Module, loss_fn: LossFn, optimizer: MakeOptimizer | None) -> Stage:
         last = stage == self.schedule.stages - 1 and self.shard is None
-        try:
-            module = modules[stage]
-        except (IndexError, KeyError):
-            raise ScheduleError(
-                f"stage {stage} has no module on rank {self.rank}, where {self.schedule.name or 'the schedule'} runs "
-                f"it; give one for each of the stages {', '.join(map(str, self._own()))}"
-            ) from None
         versions = None
         if optimizer is not None and self.schedule.updates != "flush":
             made = optimizer(module.parameters())
@@ -222,12 +218,16 @@ def execute(
 
 
 class _Watch:
-    """A guard that is given ranks of the pipeline's group."""
+    """A guard that is given ranks of the pipeline's group, or of its replicas, counted from this one on."""
 
-    def __init__(self, guard: Guard, wire: Wire) -> None:
-        self._guard, self._wire = guard, wire
+    def __init__(self, guard: Guard, wire: Wire, data: dist.ProcessGroup | None) -> None:
+        self._guard, self._ranks = guard, list(wire.globals)
         self.at, self.go = guard.at, guard.go
+        for more in range(1, data.size() if data is not None else 1):
+            assert data is not None
+            other = dist.get_global_rank(data, (data.rank() + more) % data.size())
+            self._ranks += [other] * len(wire.globals)
 
     def wait(self, rank: int) -> None:
         """It waits for a rank."""
-        self._guard.wait(self._wire.globals[rank])
+        self._guard.wait(self._ranks[rank])

@@ -1,15 +1,11 @@
-"""Weights and gradients that ranks share: copies of a stage under one schedule, replicas of a whole pipeline."""
+"""Weights that ranks share: copies of a stage under one schedule."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-
-import torch
-import torch.distributed as dist
-from torch import nn
+from collections.abc import Iterator, Mapping
 
 from poise.pipeline.schedule import Schedule
-from poise.runtime.stage import Stage, gradients_of, own_part
+from poise.runtime.stage import Stage, own_part
 from poise.runtime.wire import Wire
 
 Stages = Mapping[int, Stage]
@@ -26,19 +22,6 @@ def share_weights(schedule: Schedule, stages: Stages, wire: Wire) -> None:
             for own, given in zip(weights, wire.receive(weights, homes[0]).wait(), strict=True):
                 own.copy_(given)
     wire.finish()
-
-
-def average(modules: Iterable[nn.Module], group: dist.ProcessGroup) -> None:
-    """The mean of gradients over the ranks of `group`, a collective for each module."""
-    for module in modules:
-        gradients = gradients_of(module)
-        if not gradients:
-            continue
-        flat = torch.cat([each.flatten() for each in gradients])
-        dist.all_reduce(flat, group=group)
-        flat /= group.size()
-        for each, mean in zip(gradients, torch.split(flat, [each.numel() for each in gradients]), strict=True):
-            each.copy_(mean.view_as(each))
 
 
 def _copied(schedule: Schedule, stages: Stages) -> Iterator[tuple[int, tuple[int, ...]]]:

@@ -162,12 +162,6 @@ class Stage:
             leaf.data = restore(handle)
         opened.moved, opened.away = [], False
 
-    def scale(self, factor: float) -> None:
-        """Multiply all gradients."""
-        for weight in self.module.parameters():
-            if weight.grad is not None:
-                weight.grad.mul_(factor)
-
     def _run(self, opened: Open) -> Tensors:
         """The module, and the loss; leaves in `opened` what a backward needs."""
         if self.watched:

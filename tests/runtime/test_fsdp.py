@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from poise.core.errors import ProgramError
-from poise.pipeline import Kind, Op, Schedule, make, names
+from poise.pipeline import B, F, Kind, Op, Schedule, make, names
 from poise.pipeline.gathered import gathered
 from poise.pipeline.lower import program_of
 
@@ -101,3 +101,34 @@ def test_weights_must_be_whole_where_they_are_used() -> None:
     wrong = replace(right, ranks=((*freed[:early], Op(0, Kind.RESHARD, None), *freed[early:]), *right.ranks[1:]))
     with pytest.raises(ProgramError, match=r"0I0 .* reads full0#1@0, which no task writes"):
         program_of(wrong).prove()
+
+
+def replicated_error(schedule: Schedule) -> float:
+    """Two replicas of weights that two processes share: the largest difference of a gradient from one process."""
+    whole = mesh()
+    place = torch.distributed.get_rank()
+    alone_here = torch.distributed.new_group([place], use_local_synchronization=True)
+    stages = deepcopy(layers(schedule.stages))
+    for stage in stages:
+        fully_shard(stage, mesh=whole["pipeline"])
+    data = whole["data"].get_group()
+    pipeline = Pipeline(schedule, stages, nn.functional.mse_loss, group=alone_here, data=data, bucket_mb=0.0)
+    truth = layers(schedule.stages)
+    for number in range(4):
+        for x, y in zip(*(each.chunk(MICROBATCHES) for each in batch(number)), strict=True):
+            (nn.functional.mse_loss(nn.Sequential(*truth)(x), y) / MICROBATCHES / 4).backward()
+    for _ in range(2):
+        pipeline.step(*batch(place))
+    pairs = [
+        pair
+        for one, two in zip(stages, truth, strict=True)
+        for pair in zip(one.parameters(), two.parameters(), strict=True)
+    ]
+    grads = [(ours.grad.full_tensor(), true.grad) for ours, true in pairs if true.grad is not None]  # type: ignore[union-attr,operator]
+    return max(float((ours - true).abs().max()) for ours, true in grads)
+
+
+def test_replicas_of_sharded_weights(pool: Pool) -> None:
+    """Gradients are scattered among two processes, then summed with the other two."""
+    row = [op for b in range(MICROBATCHES) for op in (F(0, b), F(1, b), B(1, b), B(0, b))]
+    assert max(pool.run(replicated_error, Schedule.of([row]))) < 1e-12

@@ -86,7 +86,7 @@ def test_gradients_are_those_of_one_process(name: str) -> None:
                 assert own.grad is not None and true.grad is not None
                 torch.testing.assert_close(own.grad, true.grad, rtol=0, atol=1e-14)
     if shards:
-        gradient = torch.cat([shard.weight.grad for shard in shards if shard.weight.grad is not None])
+        gradient = torch.cat([shard.weight.grad for shard in found.shards if shard.weight.grad is not None])
         torch.testing.assert_close(gradient, whole, rtol=0, atol=1e-14)
 
 

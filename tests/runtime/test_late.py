@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from poise.pipeline import make
 from poise.runtime import Pipeline
 from poise.runtime.late import LateNorm
-from poise.runtime.norm import clip
+from poise.runtime.norm import clip, scale
 from tests.runtime.cases import RANKS
 from tests.runtime.pool import Pool
 
@@ -37,7 +37,7 @@ def _train(late: bool, where: int, by: float) -> tuple[list[Tensor], int]:
         norm.settle()
         pipeline.step(*(torch.randn(8, 6, generator=draw, dtype=torch.float64) for _ in range(2)))
         for number, stage in pipeline.stages.items():
-            stage.scale(by if step == 2 and number == where else 0.01)
+            scale(stage.module.parameters(), by if step == 2 and number == where else 0.01)
         if late:
             norm.step()
         elif math.isfinite(clip(pipeline, parts.values(), MOST)):

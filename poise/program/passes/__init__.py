@@ -3,6 +3,9 @@
 as_messages    broadcasts as messages (broadcasts.py)
 sized          bytes of messages (messages.py)
 reduced        gradients reduced over replicas of the Program (gradients.py)
+bucketed       reductions one after the other as one, as PyTorch DDP has them (buckets.py)
+replicated     several replicas of the Program, with those reductions among them (replicas.py)
+data_parallel  the three of them (data_parallel.py)
 gathered       sharded weights made whole for each run (gather.py)
 optimized      one optimizer behind all gradients, new weights gathered behind it (optimizer.py)
 """
@@ -10,9 +13,14 @@ optimized      one optimizer behind all gradients, new weights gathered behind i
 from __future__ import annotations
 
 from poise.program.passes.broadcasts import as_messages
+from poise.program.passes.buckets import bucketed
+from poise.program.passes.data_parallel import data_parallel
 from poise.program.passes.gather import gathered
 from poise.program.passes.gradients import reduced
 from poise.program.passes.messages import sized
 from poise.program.passes.optimizer import optimized
+from poise.program.passes.replicas import replica, replicated
 
-__all__ = ["as_messages", "gathered", "optimized", "reduced", "sized"]
+__all__ = [
+    "as_messages", "bucketed", "data_parallel", "gathered", "optimized", "reduced", "replica", "replicated", "sized",
+]  # fmt: skip

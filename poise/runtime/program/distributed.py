@@ -35,10 +35,15 @@ _HEADER = 64
 
 
 class Distributed:
-    """The transport of this process; ranks are counted within `group`. Each group of collectives gets its own."""
+    """The transport of this process; ranks are counted within `group`. Each group of collectives gets its own.
 
-    def __init__(self, program: Program, group: dist.ProcessGroup, device: torch.device) -> None:
-        self.group, self.rank, self.device = group, group.rank(), device
+    Collectives that reach beyond `group` are those of `data`, this rank's copies in all replicas.
+    """
+
+    def __init__(
+        self, program: Program, group: dist.ProcessGroup, device: torch.device, data: dist.ProcessGroup | None = None
+    ) -> None:  # fmt: skip
+        self.group, self.rank, self.device, self.data = group, group.rank(), device, data
         self.globals = [dist.get_global_rank(group, rank) for rank in range(group.size())]
         self._groups = self._make_groups(program)
         self._sent: dict[tuple[int, int], Form] = {}
@@ -51,10 +56,14 @@ class Distributed:
         weakref.finalize(self, _stop, self._threads)
 
     def _make_groups(self, program: Program) -> dict[tuple[str, tuple[int, ...]], dist.ProcessGroup]:
-        """For each lane of collectives and its members; all processes make them in one order."""
+        """For each lane of collectives and its members; all processes of a pipeline make them in one order."""
         joint = (task for task in program.tasks() if task.group and task.kind not in ("send", "recv"))
         found = {}
         for lane, members in sorted({(task.lane, task.group) for task in joint}):
+            if members[-1] >= len(self.globals):
+                if self.data is not None and self.rank in members:
+                    found[lane, members] = self.data
+                continue
             made = subgroup([self.globals[rank] for rank in members], self.group, self.device)
             if made is not None:
                 found[lane, members] = made

@@ -40,10 +40,13 @@ class Passing:
 
 
 class OutputShard:
-    """This rank's rows of the output layer. `root` is the rank of the last stage."""
+    """This rank's rows of the output layer: shard `number` (default: the rank). `root` is the last stage's rank."""
 
-    def __init__(self, layer: nn.Linear, transport: Transport, root: int, barriers: int) -> None:
+    def __init__(
+        self, layer: nn.Linear, transport: Transport, root: int, barriers: int, number: int | None = None
+    ) -> None:  # fmt: skip
         self.layer, self.transport, self.root, self.two = layer, transport, root, barriers == 2
+        self.number = transport.rank if number is None else number
         self.begin()
 
     def begin(self) -> None:
@@ -80,8 +83,7 @@ class OutputShard:
         """The gradient of the shard's weights; with two barriers its part of that of X as well."""
         passing = self._open[microbatch]
         mine, local = self._mine(passing.target)
-        at = self.transport.rank
-        rows = passing.softmax * _factor(passing.statistics[at], _whole(passing))[:, None]
+        rows = passing.softmax * _factor(passing.statistics[self.number], _whole(passing))[:, None]
         rows[torch.arange(len(local)), local] -= mine.to(rows.dtype)
         rows /= len(local)
         weight = self.layer.weight
@@ -102,15 +104,10 @@ class OutputShard:
             found += soft * _factor(passing.statistics[rank], whole)[:, None] - hits
         return loss, (found / len(hit)).reshape(shape)
 
-    def scale(self, factor: float) -> None:
-        """Multiply the gradient."""
-        if self.layer.weight.grad is not None:
-            self.layer.weight.grad *= factor
-
     def _mine(self, target: Tensor) -> tuple[Tensor, Tensor]:
         """For each token whether its target is in this shard, and where (else 0)."""
         rows = self.layer.weight.shape[0]
-        local = target.flatten() - self.transport.rank * rows
+        local = target.flatten() - self.number * rows
         mine = (local >= 0) & (local < rows)
         return mine, torch.where(mine, local, 0)
 

@@ -10,11 +10,16 @@ from torch import Tensor, nn
 
 from poise.pipeline.lower import program_of
 from poise.pipeline.schedule import Schedule
+from poise.program import Program
+from poise.program.passes import data_parallel
+from poise.program.passes.buckets import FIRST, MIB
+from poise.program.task import rank_of
 from poise.runtime.program.handle import Payload
 from poise.runtime.program.inproc import InProcess, run_threads
 from poise.runtime.program.interpreter import Interpreter, Ran
 from poise.runtime.program.output import OutputShard
 from poise.runtime.program.stages import StageKernels, cut
+from poise.runtime.replicas import size_of
 from poise.runtime.stage import LossFn, Stage
 
 
@@ -23,6 +28,8 @@ class Executed:
     """What a step leaves: for each rank its modules, with gradients, its losses, and what ran."""
 
     modules: list[dict[int, nn.Module]] = field(default_factory=list)
+    shards: list[nn.Linear] = field(default_factory=list)
+    """Of the output layer, by rank."""
     losses: dict[int, Tensor] = field(default_factory=dict)
     ran: list[list[Ran]] = field(default_factory=list)
     sent_bytes: int = 0
@@ -30,43 +37,65 @@ class Executed:
 
 def run_in_process(
     schedule: Schedule, stages: Sequence[nn.Module], inputs: Tensor, target: Tensor, loss_fn: LossFn, *,
-    outputs: Sequence[nn.Linear] = (),
+    outputs: Sequence[nn.Linear] = (), replicas: int = 1, bucket_mb: float = 25.0,
 ) -> Executed:  # fmt: skip
     """Prove `schedule` and run it once, each rank as a thread with copies of its stages; all in one process.
 
-    `outputs` are the shards of the output layer, for schedules with vocabulary passes.
+    `outputs` are the shards of the output layer, for schedules with vocabulary passes. The batch is shared out to
+    `replicas` of the schedule, whose gradients are summed in buckets of `bucket_mb` MiB: copy r of rank k is rank
+    k + r·ranks, its microbatch b is number b + r·microbatches.
     """
-    program = program_of(schedule)
+    program = _program(schedule, stages, outputs, replicas, bucket_mb)
     program.prove()
-    parts, targets = cut(inputs, schedule.microbatches, "inputs"), cut(target, schedule.microbatches, "target")
-    own = [_own(schedule, rank) for rank in range(len(schedule.ranks))]
+    size, count = len(schedule.ranks), schedule.microbatches * replicas
+    parts, targets = cut(inputs, count, "inputs"), cut(target, count, "target")
 
-    def main(transport: InProcess) -> tuple[dict[int, Stage], list[Ran], int]:
-        rank = transport.rank
-        last = schedule.stages - 1
+    def main(transport: InProcess) -> tuple[dict[int, Stage], OutputShard | None, list[Ran], int]:
+        rank, last = transport.rank, schedule.stages - 1
+        replica, place = divmod(rank, size)
         made = {
             stage: Stage(stage, deepcopy(stages[stage]), loss_fn if stage == last and not outputs else None,
                          watched="copy" in program.kinds)
-            for stage in own[rank]
+            for stage, homes in enumerate(schedule.homes) if place in homes
         }  # fmt: skip
-        shard = OutputShard(outputs[rank], transport, schedule.homes[-1][0], schedule.barriers) if outputs else None
+        root = schedule.homes[-1][0] + replica * size
+        shard = (
+            OutputShard(deepcopy(outputs[place]), transport, root, schedule.barriers, place) if outputs else None
+        )  # fmt: skip
         kernels = StageKernels(transport, made, shard)
         kernels.begin(targets)
         ran: list[Ran] = []
-        given: dict[str, Payload] = {f"in.{number}@{rank}": (part.clone(),) for number, part in enumerate(parts)}
-        given |= {name: None for name in program.given if name not in given and name.endswith(f"@{rank}")}
         interpreter = Interpreter(program, rank, kernels.table, transport.changed, note=ran.append)
-        interpreter.run(given)
-        return made, ran, transport.room.bytes
+        interpreter.run(_given(program, rank, parts))
+        return made, shard, ran, transport.room.bytes
 
-    found = run_threads(len(schedule.ranks), main)
-    stages_found = [stage for made, _, _ in found for stage in made.values()]
+    found = run_threads(program.ranks, main)
+    stages_found = [stage for made, *_ in found for stage in made.values()]
     losses = {batch: loss for stage in stages_found for batch, loss in stage.losses.items()}
     return Executed(
-        [{number: stage.module for number, stage in made.items()} for made, _, _ in found],
-        losses, [ran for _, ran, _ in found], max(sent for _, _, sent in found),
+        [{number: stage.module for number, stage in made.items()} for made, *_ in found],
+        [shard.layer for _, shard, *_ in found if shard is not None],
+        losses, [ran for *_, ran, _ in found], max(sent for *_, sent in found),
     )  # fmt: skip
 
 
-def _own(schedule: Schedule, rank: int) -> list[int]:
-    return [stage for stage, homes in enumerate(schedule.homes) if rank in homes]
+def _program(
+    schedule: Schedule, stages: Sequence[nn.Module], outputs: Sequence[nn.Linear], replicas: int, bucket_mb: float
+) -> Program:  # fmt: skip
+    program = program_of(schedule)
+    if replicas == 1:
+        return program
+    bytes = [size_of(stage.parameters()) for stage in stages]
+    others = {f"out{number}": size_of(shard.parameters()) for number, shard in enumerate(outputs)}
+    cap = bucket_mb * MIB
+    return data_parallel(program, replicas, bytes, others=others, cap=cap, first=min(FIRST, cap))
+
+
+def _given(program: Program, rank: int, parts: Sequence[Tensor]) -> dict[str, Payload]:
+    """What a rank is given: microbatches, by their contents, and signs for all else."""
+    found: dict[str, Payload] = {}
+    for name, content in program.given.items():
+        if rank_of(name) == rank:
+            atom = content.only or ("",)
+            found[name] = (parts[int(str(atom[1]))].clone(),) if atom[0] == "x" else None
+    return found

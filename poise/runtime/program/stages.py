@@ -35,6 +35,8 @@ class StageKernels:
         self.targets: Sequence[Tensor | None] = ()
         self.shared: Sequence[Mapping[str, Tensor]] = ()
         self._threads: dict[str, ThreadPoolExecutor] = {}
+        self._scattered: set[int] = set()
+        """Stages whose sharded gradients have been reduced in this step."""
         self.table: dict[str, Kernel] = {
             "F": self._forward, "F_NO_GRAD": self._forward, "R": self._recompute, "B": self._backward,
             "I": self._backward, "W": self._weight, "S": self._softmax, "T": self._rest, "scale": self._scale,
@@ -45,6 +47,7 @@ class StageKernels:
     def begin(self, targets: Sequence[Tensor | None], shared: Sequence[Mapping[str, Tensor]] = ()) -> None:
         """A step begins. `shared` are keyword inputs of all stages, by microbatch."""
         self.targets, self.shared = targets, shared
+        self._scattered.clear()
         self.transport.begin()
         for stage in self.stages.values():
             fsdp.prepare(stage.module)
@@ -76,7 +79,8 @@ class StageKernels:
             gradients = (gradient,)
         run = stage.backward_input if task.kind == "I" else stage.backward
         found = run(microbatch, gradients)
-        return (found, None) if len(task.writes) == 2 else (None,)
+        gives = task.writes[0].startswith(f"g{number}.")
+        return (found,) * gives + (None,) * (len(task.writes) - gives)
 
     def _weight(self, task: Task, reads: Reads) -> Made:
         self.stages[task.arg[0]].backward_weight(task.arg[1])
@@ -84,15 +88,22 @@ class StageKernels:
 
     def _scale(self, task: Task, reads: Reads) -> Made:
         numerator, denominator = task.arg
-        name = stem(task.reads[0])
-        if name.startswith("dout"):
-            assert self.shard is not None
-            self.shard.scale(numerator / denominator)
-        else:
-            stage = self.stages[int(name[2:])]
-            fsdp.reduce(stage.module)
-            stage.scale(numerator / denominator)
+        for gradient in self._gradients(task.reads[0]):
+            gradient.mul_(numerator / denominator)
         return (None,)
+
+    def _gradients(self, sum_: str) -> list[Tensor]:
+        """The gradients that a sum of them stands for: `dw3#8@1` for those of stage 3."""
+        name = stem(sum_)[1:]
+        if name.startswith("out"):
+            assert self.shard is not None
+            return gradients_of(self.shard.layer)
+        number = int(name[1:])
+        module = self.stages[number].module
+        if number not in self._scattered:
+            self._scattered.add(number)
+            fsdp.reduce(module)
+        return gradients_of(module)
 
     def _send(self, task: Task, reads: Reads) -> Made:
         return self.transport.send(task, reads[0])
@@ -105,7 +116,7 @@ class StageKernels:
         if task.lane.startswith("sum"):
             assert self.shard is not None
             return self.shard.summed(task)
-        return self.transport.all_reduce(task, gradients_of(self.stages[task.arg].module))
+        return self.transport.all_reduce(task, [each for name in task.reads for each in self._gradients(name)])
 
     def _broadcast(self, task: Task, reads: Reads) -> Made:
         return self.transport.broadcast(task, reads[0] if reads else None, task.arg[0])
