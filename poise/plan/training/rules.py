@@ -10,7 +10,7 @@ import numpy as np
 
 from poise.core.errors import ScenarioError
 from poise.cost.training import Job, Prediction, predict
-from poise.cost.training.columns import Columns
+from poise.cost.training.columns import FULL, Columns
 from poise.cost.training.figures import figures
 from poise.cost.training.step import evaluate, safe_bytes
 from poise.plan.training.space import Space, columns_of
@@ -27,7 +27,12 @@ def ruled(job: Job, space: Space | None = None) -> Prediction:
     return predict(job, cut.layout(int(first), job))
 
 
+def _again(code: int) -> int:
+    """Recomputation in order of what it costs: none, attention's core, some operations, layers whole."""
+    return 1 << 16 if code == FULL else code
+
+
 def order(cut: Columns, row: int) -> tuple[int, ...]:
     """The rules' sort key: least recomputation, then the microbatch, tensor × pipeline, then tensor."""
     model_parallel = int(cut.tensor[row] * cut.pipeline[row])
-    return (int(cut.recompute[row]), int(cut.micro_batch[row]), model_parallel, int(cut.tensor[row]))
+    return (_again(int(cut.recompute[row])), int(cut.micro_batch[row]), model_parallel, int(cut.tensor[row]))

@@ -8,11 +8,12 @@ from typing import Any
 from poise.core.model import Model
 from poise.core.spec import Device
 from poise.cost.training import Job, Layout, predict
+from poise.cost.training.layout import ALTERNATE
 from poise.validation.training.read import Row
 from poise.validation.training.run import Conditions
 from poise.validation.training.shapes import model_of
 from poise.validation.training.software import Software, release, software
-from poise.validation.training.words import BY_OPERATION, SilentError, device_of, noted, precision_of, recomputed, whole
+from poise.validation.training.words import SilentError, device_of, noted, precision_of, recomputed, whole
 
 SEQUENCE = 8192
 """Tokens of a sequence where none are stated: what Llama 3 is trained on (torchtitan's default)."""
@@ -148,7 +149,7 @@ def _recomputed(row: Row, soft: Software, job: Job, layout: Layout, assumed: Ass
     found = recomputed(row, soft.torchtitan)
     if found is None and soft.torchtitan:  # its default
         assumed.append("recompute by operation")
-        found = "operations", BY_OPERATION
+        found = "operations", ALTERNATE
     if found is not None:
         return replace(layout, recompute=found[0], operations=found[1])  # type: ignore[arg-type]
     if "activation offload" in row["notes"]:  # to the CPU of a superchip, behind compute
