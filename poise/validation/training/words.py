@@ -94,5 +94,10 @@ def recomputed(row: Row, torchtitan: bool) -> tuple[str, tuple[str, ...]] | None
         return "none", CHEAP
     if "per-op" in text or (torchtitan and text.startswith("selective")):
         return "operations", ALTERNATE
-    named = [MODULES[each] for each in re.findall(r"[a-z_]+", text) if each in MODULES]
-    return ("operations", tuple(dict.fromkeys(named))) if named else ("selective", CHEAP)
+    named = operations_of(text)
+    return ("operations", named) if named else ("selective", CHEAP)
+
+
+def operations_of(text: str) -> tuple[str, ...]:
+    """The operations of the modules that a text names."""
+    return tuple(dict.fromkeys(MODULES[each] for each in re.findall(r"[a-z_]+", text) if each in MODULES))
