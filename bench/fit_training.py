@@ -60,7 +60,7 @@ SOURCES = [
     "tpu-recipes and MaxText (AI-Hypercomputer), Apache-2.0; one run of a pull request of huggingface/trl",
 ]
 """What the figures are fitted to."""
-FIXED = ("framework", "fragment", "tensor")
+FIXED = ("framework", "fragment", "tensor", "eager")
 """Of these no run tells: stated in `Figures`."""
 STEP = 0.02
 SOFT = 0.06

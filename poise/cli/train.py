@@ -101,7 +101,9 @@ def plan(
     zero: Annotated[
         str, typer.Option(metavar="N,…", help="ZeRO stages to search, 0 to 3; empty: 1,3, or those of --for.")
     ] = "",
-    recompute: Annotated[str, typer.Option(metavar="HOW,…", help="Recomputation to search.")] = "none,selective,full",
+    recompute: Annotated[
+        str, typer.Option(metavar="HOW,…", help="Recomputation to search; also operations, as in norm+mla.")
+    ] = "none,selective,operations,full",
     schedules: Annotated[
         str, typer.Option("--schedules", metavar="NAME,…", help="Pipeline schedules to search.")
     ] = "one_f_one_b,interleaved,zb_h1",

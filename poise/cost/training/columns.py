@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from poise.core.model import Model
 from poise.cost.training.job import Job
-from poise.cost.training.layout import OPERATIONS, RECOMPUTE, Layout
+from poise.cost.training.layout import OPERATIONS, RECOMPUTE, Layout, named_operations
 from poise.cost.training.schedules import SCHEDULES
 
 Floats = npt.NDArray[np.float64]
@@ -26,7 +27,24 @@ def recompute_code(layout: Layout) -> int:
     """The number of a layout's recomputation."""
     if layout.recompute != "operations":
         return RECOMPUTE.index(layout.recompute)
-    return SOME + sum(1 << OPERATIONS.index(each) for each in set(layout.operations))
+    return _some_of(layout.operations)
+
+
+def word_code(word: str, model: Model) -> int:
+    """The number of a word of recomputation: of operations, those that the model has; of none, nothing is."""
+    if word in RECOMPUTE:
+        return RECOMPUTE.index(word)
+    lacks = {
+        "mla": model.mla is None,
+        "experts": model.moe is None,
+        "shared": model.moe is None or not model.moe.shared,
+    }
+    found = [each for each in named_operations(word) if not lacks.get(each, False)]
+    return _some_of(found) if found else RECOMPUTE.index("none")
+
+
+def _some_of(operations: Sequence[str]) -> int:
+    return SOME + sum(1 << OPERATIONS.index(each) for each in set(operations))
 
 
 def again(codes: Any, operation: str) -> Any:

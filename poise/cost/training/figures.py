@@ -44,7 +44,9 @@ class Figures:
     core: float = stated(0.45, "peak reached by the two products of unfused attention", "start")
     scores: float = stated(6.5, "unfused attention's passes over its scores in a forward, dropout's included", "start")
     scores_back: float = stated(1.2, "its backward's passes beside its forward's", "start")
-    eager: float = stated(2.5, "bytes of unfused norms, activations and additions beside fused ones", "start")
+    eager: float = stated(
+        2.5, "passes of attention of single operations over its scores beside a fused softmax's", "start"
+    )
     forward_s: float = stated(0.3e-3, "host time to launch a layer's forward", "start")
     backward_s: float = stated(0.5e-3, "host time to launch a layer's backward", "start")
     moe_s: float = stated(0.5e-3, "host time to launch a layer's experts in a forward; backward 1.5 times", "start")

@@ -10,7 +10,7 @@ from poise.core.model import Model, Moe
 from poise.core.spec import Device
 
 Precision = Literal["bf16", "fp8", "fp8_rows", "mxfp8", "fp8_block", "nvfp4"]
-Attention = Literal["flash", "flash2", "fused", "eager"]
+Attention = Literal["flash", "flash1", "flash2", "fused", "eager"]
 Fused = Literal["all", "norms", "none"]
 
 NODE = 8
@@ -23,8 +23,8 @@ class Job:
 
     node: devices of one server, or of one scale-up domain (0: the device's own).  nic_bw: bytes/s one way per device
     between servers (0: the device's own).  rails: NICs of a server that one ring uses (0: one per rank there).
-    attention: one kernel (`flash`: the newest that the device has; `flash2`: FlashAttention 2), a fused softmax between
-    two products (`fused`) or single kernels throughout (`eager`).
+    attention: one kernel (`flash`: the newest that the device has; `flash1`, `flash2`: FlashAttention 1, 2), a fused softmax
+    between two products (`fused`) or single kernels throughout (`eager`).
     fused: which light kernels are: all, norms alone, or none.  gathered: every tensor rank has all logits at the loss,
     for which PyTorch's own cross entropy is used.  early_stop: recomputation ends at the last value that the backward
     needs, short of a layer's last product (PyTorch's non-reentrant checkpoints).
@@ -37,6 +37,9 @@ class Job:
     chunked: the loss is computed in parts, so that logits are never whole.
     once: tokens are sent to a rank once for all of its experts (DeepEP, HybridEP), not once for each (all-to-all).
     paired: an exchange of one microbatch runs beside another's compute (DualPipe; Megatron-LM's overlap in 1F1B).
+    summed_bytes: of a gradient value where data ranks all-reduce whole gradients, of which sharded optimizers then take
+    their part (0: they scatter sums, at the layout's `gradient_bytes`).
+    gates_apart: a block's gate is a product of its own, whose input gradient tensor ranks sum on its own.
     """
 
     model: Model
@@ -59,6 +62,8 @@ class Job:
     chunked: bool = False
     once: bool = True
     paired: bool = False
+    summed_bytes: int = 0
+    gates_apart: bool = False
 
     def __post_init__(self) -> None:
         for name in ("devices", "sequence", "batch"):

@@ -44,6 +44,7 @@ class Kernels:
         pairs = sequences * heads * queries * keys / 2
         second = self.new and (self.attention == "flash2" or self.device.vendor == "AMD")
         reached = self.use.flash2_new if second else self.use.flash
+        reached *= FLASH_1 if self.attention == "flash1" else 1.0
         back = reached * self.use.flash_back
         short = 1 + self.use.flash_short / keys
         rate = self.device.bf16_flops * (1.0 if width >= 128 else self.use.flash_narrow)
@@ -59,6 +60,8 @@ class Kernels:
         return moved / (self.device.memory_bw * self.use.stream)
 
 
+FLASH_1 = 0.5
+"""What FlashAttention 1 reaches beside 2: 25 to 40 % of the peak of an A100, and 50 to 73 % (Dao 2023, abstract)."""
 HOPPER, BLACKWELL = 700 / 989e12, 1000 / 2250e12
 CDNA_3, CDNA_4 = 750 / 1307e12, 1400 / 2516e12
 """Watts per FLOP/s of H100, B200, MI300X and MI355X with all of their power."""

@@ -62,7 +62,8 @@ def layer(job: Job, kernels: Kernels, network: Network, cut: Slice) -> Pass:
         moved = 2.0 * tokens * model.hidden
         overlaps = kernels.new and model.moe is None and not job.adapters
         both = 2.0 * float(network.reduce(moved, cut.tensor, 1)) * (use.tensor_new if overlaps else use.tensor)
-        forward_comm, backward_comm = both, both
+        apart = job.gates_apart and model.gated and not cut.sequence_parallel
+        forward_comm, backward_comm = both, both * (1.5 if apart else 1.0)
     if model.moe is not None:
         part = 1.0 - dense
         own = experts(job, kernels, network, cut, tokens)
@@ -70,7 +71,8 @@ def layer(job: Job, kernels: Kernels, network: Network, cut: Slice) -> Pass:
         routed, shared = part * own.routed, part * own.shared
         exchanged = own.exchanged
         if job.paired:
-            exchanged = max(use.beside * exchanged, exchanged - parts.forward)
+            beside = (parts.forward + parts.inputs + parts.weights) / 2  # a forward's behind a backward, and the reverse
+            exchanged = max(use.beside * exchanged, exchanged - beside)
         forward_comm, backward_comm = forward_comm + part * exchanged, backward_comm + part * exchanged
     if cut.context > 1:
         keys = 2.0 * 2.0 * tokens * model.kv_heads * model.head_dim / cut.tensor

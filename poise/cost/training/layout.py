@@ -12,13 +12,31 @@ from poise.cost.training.schedules import COUNTS, FORMS, LOOP, allowed, why_not
 Recompute = Literal["none", "selective", "full", "operations"]
 
 RECOMPUTE = ("none", "selective", "full")
-"""Recomputation that the planner searches, in the order of a column's numbers."""
+"""Recomputation of nothing, of attention's core and of whole layers, in the order of a column's numbers."""
 OPERATIONS = ("attention", "norm", "activation", "mla", "experts", "shared", "products")
 """Operations that may be computed again alone: attention's core, norms, activation functions, the up-projections of
 latent attention, the routed experts with their exchange, the shared ones (Megatron-LM's `--recompute-modules`), every
 second matrix product (torchtitan's selective recomputation by operation)."""
 CHEAP = ("norm", "activation", "mla")
 """Those that cost little time for the memory that they free (DeepSeek-V3, arXiv 2412.19437, 3.2.3)."""
+ALTERNATE = ("norm", "activation", "products")
+"""What torchtitan's selective recomputation by operation runs again."""
+BY_OPERATION = "operations"
+"""The word for recomputation of `CHEAP`, or of what a trainer has in its place."""
+
+
+def named_operations(word: str) -> tuple[str, ...]:
+    """The operations of a word such as `norm+mla`, or of `operations`; ScenarioError for any that is not known."""
+    if word == BY_OPERATION:
+        return CHEAP
+    found = tuple(word.split("+"))
+    for each in found:
+        if each not in OPERATIONS:
+            raise ScenarioError(
+                f"recompute {word!r} is not known; give {', '.join((*RECOMPUTE, BY_OPERATION))}, or operations joined "
+                f"by +, of {', '.join(OPERATIONS)}"
+            )
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +81,11 @@ class Layout:
         """Stages of the pipeline over all ranks."""
         return self.pipeline * self.chunks
 
+    @property
+    def recomputed(self) -> str:
+        """What is computed again, in one word; operations are joined by `+`."""
+        return "+".join(self.operations) if self.recompute == BY_OPERATION else self.recompute
+
     def microbatches(self, job: Job) -> int:
         """Microbatches of one pipeline in a step."""
         return job.batch // (self.data * self.micro_batch)
@@ -74,8 +97,7 @@ class Layout:
         parts += [f"v {self.chunks}"] * (self.chunks > 1) + [f"cp {self.context}"] * (self.context > 1)
         parts += [f"dp {self.data}"] + [f"ep {self.expert}"] * (self.expert > 1)
         parts += [f"etp {self.expert_tensor}"] * (self.expert_tensor > 1)
-        again = "+".join(self.operations) if self.recompute == "operations" else self.recompute
-        parts += [f"zero {self.zero}", f"mb {self.micro_batch}", f"recompute {again}{of}"]
+        parts += [f"zero {self.zero}", f"mb {self.micro_batch}", f"recompute {self.recomputed}{of}"]
         parts += [self.schedule] * (self.pipeline > 1) + ["optimizer in host memory"] * self.offload_optimizer
         parts += [f"{self.offload_activations:.0%} of activations in host memory"] * (self.offload_activations > 0)
         return ", ".join(parts)

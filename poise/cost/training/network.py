@@ -13,7 +13,10 @@ Array = Any
 """A number or a numpy array of numbers."""
 
 NEAR_S = 12e-6
-"""Latency of a collective inside a server: NCCL's smallest messages on A100 and H100 (AIConfigurator database)."""
+"""Latency of an exchange or a message inside a server: NCCL's smallest on A100 and H100 (AIConfigurator database)."""
+RING_S, RANK_S = 7e-6, 1.9e-6
+"""Latency of half an all-reduce inside a server, and of each rank that its ring passes (NVIDIA/nccl, src/graph/tuning.cc:
+rings over NVLink with LL128, which takes messages of up to some MB)."""
 REACHED = 0.85
 """Part of a scale-up link's one-way figure that rings reach with large messages (the same)."""
 
@@ -42,7 +45,8 @@ class Network:
             far, np.minimum(self.near_bw, np.minimum(local, self.rails) * self.far_bw * self.use.far), self.near_bw
         )
         hops = np.where(far, np.log2(np.maximum(ranks / local, 1)) * self.use.far_s, 0.0)
-        fixed = np.where(ranks > 1, NEAR_S * self.use.near + hops, 0.0)
+        near = (RING_S + RANK_S * (local - 1)) * self.use.near
+        fixed = np.where(ranks > 1, near + hops, 0.0)
         return fixed + moved * (ranks - 1) / np.maximum(ranks, 1) / bw
 
     def reduce(self, moved: Array, ranks: Array, stride: Array) -> Array:

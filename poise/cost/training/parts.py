@@ -14,6 +14,14 @@ CHUNK = 128
 DROPOUT = 2.5
 """Passes over the scores that dropout takes: it reads and writes them, and writes a mask of half their bytes."""
 
+NORM, NORM_EAGER = (2.0, 3.0), (13.0, 25.0)
+ROTARY, ROTARY_EAGER = (2.0, 2.0), (10.0, 12.0)
+GATE, GATE_EAGER = (3.0, 5.0), (5.0, 9.0)
+"""Passes over 16-bit values in a forward and a backward: fused kernels read their inputs and write their outputs once.
+Those of single PyTorch operations are counted: RMSNorm squares, averages, multiplies, goes to 32 bits and back and
+applies its weight; rotary positions negate and join halves, multiply twice and add; a gate is an activation function
+and a product."""
+
 
 class Slice(NamedTuple):
     """What of a layer one device computes of one microbatch."""
@@ -104,7 +112,7 @@ def _core(job: Job, kernels: Kernels, cut: Slice) -> Parts:
     heads = model.heads / cut.tensor
     queries = job.sequence / cut.context
     width = model.head_dim if model.mla is None else (model.mla.nope_dim + model.mla.rope_dim + model.mla.value_dim) / 2
-    if job.attention in ("flash", "flash2"):
+    if job.attention.startswith("flash"):
         full = Parts(*kernels.flash(cut.micro_batch, queries, job.sequence, heads, width))
         if not model.window_layers:
             return full
@@ -124,20 +132,22 @@ def light(job: Job, kernels: Kernels, cut: Slice, tokens: float) -> tuple[Parts,
     wide = 2.0 * tokens * model.hidden / spread
     drop = 1.0 if job.dropout else 0.0
     rotated = 2.0 * tokens * model.head_dim * (model.heads + model.kv_heads) / cut.tensor
-    forward = wide * (2 * 2 + 2 * (3 + drop)) + 2 * rotated
-    backward = wide * (2 * 3 + 2 * (1 + drop)) + 2 * rotated
-    slow = kernels.use.eager if job.fused == "none" else 1.0
-    return Parts(kernels.stream(slow * forward), kernels.stream(slow * backward)), kernels.stream(slow * 4 * wide)
+    norm = NORM_EAGER if job.fused == "none" else NORM
+    turn = ROTARY_EAGER if job.fused != "all" and model.gated else ROTARY
+    forward = wide * (2 * norm[0] + 2 * (3 + drop)) + turn[0] * rotated
+    backward = wide * (2 * norm[1] + 2 * (1 + drop)) + turn[1] * rotated
+    return Parts(kernels.stream(forward), kernels.stream(backward)), kernels.stream(2 * norm[0] * wide)
 
 
 def block(model: Model, kernels: Kernels, tokens: float, width: float, fused: bool) -> tuple[Parts, float]:
     """A feed-forward block of `width` columns on this device; of its forward the activation function."""
     gates = 2 if model.gated else 1
+    passes = (2.0, 3.0) if not model.gated else GATE if fused else GATE_EAGER
     inner = products(kernels, tokens, gates * width, model.hidden)
     parts = inner.plus(products(kernels, tokens, model.hidden, width))
-    moved = 2.0 * tokens * width * (1.0 if fused else kernels.use.eager)
-    function = kernels.stream((gates + 1) * moved)
-    return parts.plus(Parts(function, kernels.stream((2 * gates + 1) * moved))), function
+    moved = 2.0 * tokens * width
+    function = kernels.stream(passes[0] * moved)
+    return parts.plus(Parts(function, kernels.stream(passes[1] * moved))), function
 
 
 def adapters(job: Job, kernels: Kernels, cut: Slice, tokens: float) -> Parts:

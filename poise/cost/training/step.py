@@ -221,11 +221,13 @@ def _after(job: Job, cut: Columns, use: Figures, network: Network, back: Array, 
     own = Weights(*(copies(cut.schedule) * each for each in own))
     ranks = cut.data * cut.context
     expert_ranks = np.maximum(ranks * cut.tensor // (cut.expert * cut.expert_tensor), 1)
-    size = cut.gradient_bytes
+    size = job.summed_bytes or cut.gradient_bytes
     scattered = network.scatter(size * own.plain, ranks, cut.tensor)
     scattered = scattered + network.scatter(size * own.experts, expert_ranks, cut.expert * cut.expert_tensor)
     gathered = network.scatter(2.0 * own.plain, ranks, cut.tensor)
     gathered = gathered + network.scatter(2.0 * own.experts, expert_ranks, cut.expert * cut.expert_tensor)
+    if job.summed_bytes:
+        scattered = scattered + network.scatter(job.summed_bytes * own.plain, ranks, cut.tensor)
     gathered = np.where(cut.zero == 0, network.scatter(size * (own.plain + own.experts), ranks, cut.tensor), gathered)
     hide = np.where(cut.overlap, use.hidden, 0.0)
     floor = 1.0 / np.maximum(cut.most, 1)

@@ -48,7 +48,7 @@ def layerwise(job: Job, space: Space) -> Layerwise:
 
     Only what Galvatron's file can state is searched: 1F1B, no context or expert ranks, layers recomputed whole or not.
     """
-    whole = tuple(each for each in space.recompute if each != "selective") or ("none",)
+    whole = tuple(each for each in space.recompute if each in ("none", "full")) or ("none",)
     plain = replace(
         space, context=(1,), expert=(1,), expert_tensor=(1,), chunks=(1,), schedule=("one_f_one_b",), recompute=whole,
         counted=False, offload=False, offload_activations=(0.0,),

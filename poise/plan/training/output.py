@@ -102,7 +102,7 @@ def _card(found: TrainSearchResult) -> str:
 COLUMNS: dict[str, Callable[[Layout], object]] = {
     "tp": lambda x: x.tensor, "pp": lambda x: x.pipeline, "v": lambda x: x.chunks, "cp": lambda x: x.context,
     "dp": lambda x: x.data, "ep": lambda x: x.expert, "zero": lambda x: x.zero, "mb": lambda x: x.micro_batch,
-    "recompute": lambda x: x.recompute, "schedule": lambda x: x.schedule if x.pipeline > 1 else MISSING,
+    "recompute": lambda x: x.recomputed, "schedule": lambda x: x.schedule if x.pipeline > 1 else MISSING,
 }  # fmt: skip
 """The parts of a layout in columns; those that are one and the same in all rows are left out."""
 

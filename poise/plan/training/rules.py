@@ -12,7 +12,7 @@ import numpy as np
 
 from poise.core.errors import ScenarioError
 from poise.cost.training import Job, Layout, Prediction, predict
-from poise.cost.training.columns import Columns, Floats
+from poise.cost.training.columns import FULL, Columns, Floats
 from poise.cost.training.figures import figures
 from poise.cost.training.step import evaluate, safe_bytes
 from poise.plan.training.space import Space, columns_of
@@ -51,7 +51,12 @@ def _fitting(job: Job, space: Space, like: Layout) -> tuple[Columns, Floats, lis
     return cut, steps.seconds, [int(each) for each in fits]
 
 
+def _again(code: int) -> int:
+    """Recomputation in order of what it costs: none, attention's core, some operations, layers whole."""
+    return 1 << 16 if code == FULL else code
+
+
 def order(cut: Columns, row: int) -> tuple[int, ...]:
     """The rules' sort key: least recomputation, then the microbatch, tensor × pipeline, then tensor."""
     model_parallel = int(cut.tensor[row] * cut.pipeline[row])
-    return (int(cut.recompute[row]), int(cut.micro_batch[row]), model_parallel, int(cut.tensor[row]))
+    return (_again(int(cut.recompute[row])), int(cut.micro_batch[row]), model_parallel, int(cut.tensor[row]))

@@ -173,7 +173,7 @@ def kind(layout: Layout) -> Kind:
     """
     return (
         layout.tensor, layout.pipeline, layout.data, layout.context, layout.expert, layout.expert_tensor,
-        layout.schedule if layout.pipeline > 1 else "", layout.recompute, layout.offload_optimizer,
+        layout.schedule if layout.pipeline > 1 else "", layout.recomputed, layout.offload_optimizer,
         layout.offload_activations > 0,
     )  # fmt: skip
 

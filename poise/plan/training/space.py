@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 
 from poise.core.errors import ScenarioError
-from poise.cost.training.columns import Columns, by_rank, counted_split, even_split
+from poise.cost.training.columns import FULL, Columns, by_rank, counted_split, even_split, word_code
 from poise.cost.training.job import Job
-from poise.cost.training.layout import RECOMPUTE, Layout
+from poise.cost.training.layout import BY_OPERATION, RECOMPUTE, Layout, named_operations
 from poise.cost.training.schedules import FORMS, LOOP, SCHEDULES, allowed, why_not
+
+SEARCHED = ("none", "selective", BY_OPERATION, "full")
+"""Recomputation that is searched by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,8 @@ class Space:
 
     tensor, pipeline, context, expert, expert_tensor, micro_batch, chunks: degrees allowed.  zero: sharding stages;
     zero_pipelined: those of them that may stand with a pipeline.
-    recompute: how much; parts: of which part of each stage's layers, where layers are recomputed whole.
+    recompute: nothing, attention's core (selective), operations (the cheap ones that the model has, or those named as
+    in `norm+mla`), or layers whole (full); parts: of which part of each stage's layers, where they are.
     schedule: names of `poise.cost.training.schedules.SCHEDULES`; those that split the backward are timed so.
     counted: also splits that count embedding and head as a layer each.  offload: also optimizer states on the host.
     offload_activations: which part of the activations is kept there.
@@ -39,7 +43,7 @@ class Space:
     chunks: tuple[int, ...] = ()
     zero: tuple[int, ...] = (1, 3)
     zero_pipelined: tuple[int, ...] = (0, 1, 2, 3)
-    recompute: tuple[str, ...] = RECOMPUTE
+    recompute: tuple[str, ...] = SEARCHED
     parts: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)
     schedule: tuple[str, ...] = ("one_f_one_b", "interleaved", "zb_h1")
     counted: bool = True
@@ -53,10 +57,12 @@ class Space:
         for each in self.schedule:
             if each not in FORMS:
                 raise ScenarioError(why_not(each))
-        for name, known in (("recompute", RECOMPUTE), ("zero", (0, 1, 2, 3))):
-            for each in getattr(self, name):
-                if each not in known:
-                    raise ScenarioError(f"{name} {each!r} is not searched; known: {', '.join(map(str, known))}")
+        for each in self.recompute:
+            if each not in RECOMPUTE:
+                named_operations(each)
+        for each in self.zero:
+            if each not in (0, 1, 2, 3):
+                raise ScenarioError(f"zero {each!r} is not searched; known: 0, 1, 2, 3")
         for part in self.offload_activations:
             if not 0 <= part <= 1:
                 raise ScenarioError(f"offload_activations {part:g} is not a part of the activations; give 0 to 1")
@@ -122,9 +128,9 @@ def _of_mesh(
     each = job.batch // data
     sizes = [size for size in space.micro_batch or divisors(each) if each % size == 0 and size <= 64]
     experts = list(_experts(job, space, tensor * context * data))
-    again = [
-        RECOMPUTE.index(name) for name in space.recompute if not (name == "selective" and job.attention[:5] == "flash")
-    ]
+    flash = job.attention.startswith("flash")
+    words = [name for name in space.recompute if not (name == "selective" and flash)]
+    again = list(dict.fromkeys(word_code(name, job.model) for name in words))
     offloads = list(product((0, 1) if space.offload else (0,), space.offload_activations))
     zeros = [zero for zero in space.zero if pipeline == 1 or zero in space.zero_pipelined]
     for size in sizes:
@@ -141,7 +147,7 @@ def _of_mesh(
 def _recomputed(again: list[int], space: Space, deep: float) -> Iterator[tuple[int, float]]:
     """The ways to recompute layers, and the part of a stage's `deep` layers, in whole layers."""
     for how in again:
-        if how < 2:
+        if how != FULL:
             yield how, 1.0
             continue
         counts = {round(part * deep) for part in space.parts}

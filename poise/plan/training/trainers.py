@@ -8,6 +8,7 @@ from typing import Any
 
 from poise.core.errors import UserError
 from poise.cost.training import Job, Layout
+from poise.cost.training.layout import ALTERNATE, BY_OPERATION
 from poise.cost.training.schedules import FORMS, LIMITED
 from poise.plan.training.exports import About
 from poise.plan.training.exports.accelerate import check_accelerate
@@ -31,12 +32,14 @@ class Trainer:
 
     check: raises ScenarioError for a layout that its settings cannot state, where fields alone do not decide that.
     usual: sharding stages searched by default.  pipelined: those that it takes together with a pipeline.
+    again: what the word `operations` of recomputation stands for.
     """
 
     check: Callable[[Job, Layout], None]
     usual: tuple[int, ...]
     takes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     pipelined: tuple[int, ...] = (0, 1, 2, 3)
+    again: tuple[str, ...] = (BY_OPERATION,)
 
 
 WHOLE = {"recompute": ("none", "full"), "parts": (1.0,)}
@@ -45,13 +48,23 @@ _DENSE = {"context": (1,), "expert": (1,), "expert_tensor": (1,)}
 _TORCHTITAN = Trainer(
     check_torchtitan,
     (0, 2, 3),
-    {"zero": (0, 2, 3), "schedule": (*TORCHTITAN, *OWN), "expert_tensor": (1,), "parts": (1.0,), **_KEPT},
+    {
+        "zero": (0, 2, 3),
+        "schedule": (*TORCHTITAN, *OWN),
+        "expert_tensor": (1,),
+        "parts": (1.0,),
+        **_KEPT,
+        "recompute": ("none", "+".join(ALTERNATE), "full"),
+    },
+    again=("+".join(ALTERNATE),),
 )
 
 TRAINERS = {
     "torchtitan": _TORCHTITAN,
     "torchtitan-main": _TORCHTITAN,
-    "megatron": Trainer(check_megatron, (1, 3), {"schedule": tuple(MEGATRON), **_KEPT}, (0, 1)),
+    "megatron": Trainer(
+        check_megatron, (1, 3), {"schedule": tuple(MEGATRON), **_KEPT}, (0, 1), again=("norm+mla", BY_OPERATION)
+    ),
     "deepspeed": Trainer(
         check_deepspeed, (1, 3), {"tensor": (1,), "schedule": ("one_f_one_b",), **_DENSE, **WHOLE, **_KEPT}, (0, 1)
     ),
@@ -94,7 +107,8 @@ def usual_zero(name: str | None) -> tuple[int, ...]:
 def restricted(space: Space, name: str) -> Space:
     """The layouts of a space that a trainer runs; UserError for an option that leaves it none."""
     found = trainer(name)
-    chosen: dict[str, Any] = {}
+    words = [own for each in space.recompute for own in (found.again if each == BY_OPERATION else (each,))]
+    space, chosen = replace(space, recompute=tuple(words)), {}
     for option, allowed in found.takes.items():
         given = getattr(space, option)
         if isinstance(given, bool):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from poise.catalogue.devices import device
 from poise.cost.training import Job, Layout, shape
+from poise.cost.training.job import Attention
 from poise.validation.training.read import positive, runs_of
 from poise.validation.training.run import Run
 
@@ -18,7 +19,8 @@ VOCAB = 128_000
 """With the batches below and 6N + 12·l·h·s FLOP a token, these give the runs' own MFU column (within 0.2 %)."""
 BATCH = {2048: 2048, 8192: 512}
 ASSUMED = ("batch and vocabulary by the runs' own MFU", "ZeRO 1", "gradients in 16 bits", "gathered logits")
-"""Not stated in the table."""
+"""Not stated in the table. That gradients are all-reduced in 32 bits after the backward, and that a gate is a product of
+its own, is read in the software (Aleph-Alpha/scaling@01b9d21, core/optimizer/allreduce.py, core/nn/mlp.py)."""
 
 
 def read_layouts(folder: Path) -> tuple[list[Run], list[str]]:
@@ -35,6 +37,12 @@ def _read(place: str, row: dict[str, str]) -> list[Run]:
     return _runs(place, row, positive("Average Step Time", text))
 
 
+def _attention(kernel: str) -> Attention:
+    if "flash" in kernel:
+        return "flash1" if "v1" in kernel else "flash2"
+    return "fused" if kernel == "fused" else "eager"
+
+
 def _runs(place: str, row: dict[str, str], seconds: float | None) -> list[Run]:
     group = row["run_group"]
     named = re.search(r"(13|30|65)B", group)
@@ -48,8 +56,8 @@ def _runs(place: str, row: dict[str, str], seconds: float | None) -> list[Run]:
     job = Job(
         shape(layers, hidden, heads, ffn=ffn, vocab=VOCAB, gated=True, tied=False, name=f"LLaMA {name}"),
         device("A100-SXM-80GB"), devices, sequence, BATCH[sequence],
-        attention="flash2" if "flash" in kernel else "fused" if kernel == "fused" else "eager",
-        fused="norms" if "RMS" in kernel else "none", gathered=True,
+        attention=_attention(kernel), fused="norms" if "RMS" in kernel else "none", gathered=True, summed_bytes=4,
+        gates_apart=True,
     )  # fmt: skip
     layout = Layout(
         tensor=tensor, pipeline=pipeline, data=devices // (tensor * pipeline), micro_batch=int(row["micro_batch_size"]),

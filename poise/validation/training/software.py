@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
 from poise.core.model import Model
+from poise.core.spec import Device
 from poise.validation.training.read import Row
+from poise.validation.training.recipes import Recipe, recipe, version
 
-LAUNCHED, CAPTURED = (26, 2, 0), (26, 6, 0)
-"""The last release that launches experts one by one, and the first that captures them."""
+SINKS = (26, 6, 0)
+"""The first release with a kernel for attention with learnt sinks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Software:
     """What a source's software does that columns do not say: `Job` fields, and whether layouts without degrees shard
     over all devices.  stated: whether its runs of one device differ in precision, so that none can be assumed.
-    released: whether its tables name the release, by which launching of experts differs."""
+    released: whether its tables name the release, whose recipes state what columns do not."""
 
     job: dict[str, Any]
     sharded: bool = False
@@ -49,18 +50,22 @@ def software(row: Row) -> Software:
     return next((each for words, each in SOFTWARE.items() if words in row["source"]), MEGATRON)
 
 
-def release(row: Row, model: Model) -> dict[str, Any]:
-    """What a release of NeMo's containers does with experts, and with attention sinks.
+def released(row: Row, model: Model, device: Device, precision: str) -> tuple[dict[str, Any], Recipe | None]:
+    """What a release of NeMo's containers does with experts, as `Job` fields, and the recipe that states it.
 
-    Until 26.02 (and before HybridEP) a layer's experts are launched kernel by kernel; from 26.06 on whole layers are
-    captured, and attention with learnt sinks (gpt-oss) is cuDNN's: before, it takes as long as two products with a
-    softmax between.
+    Without a recipe a layer's experts are launched kernel by kernel, but for those that drop tokens: Megatron-LM pads
+    them to a capacity, which its all-to-all dispatcher alone does, and the host need not wait for counts. Until 26.04
+    attention with learnt sinks (gpt-oss) takes as long as two products with a softmax between; later it is cuDNN's.
     """
-    found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", row["table"])
+    release = version(row["table"])
+    if release is None:
+        return {"once": "A2A" not in row["notes"]} | ({} if "HybridEP" in row["notes"] else {"host": "launched"}), None
+    fields: dict[str, Any] = {"attention": "fused"} if "gpt-oss" in model.name and release < SINKS else {}
+    if model.moe is None:
+        return fields, None
+    if "tokendrop" in row["model"]:
+        return fields | {"once": False}, None
+    found = recipe(release, model.name.rpartition("/")[2], device.name.split("-")[0], precision)
     if found is None:
-        return {"once": "A2A" not in row["notes"]} | ({} if "HybridEP" in row["notes"] else {"host": "launched"})
-    version = tuple(int(each or 0) for each in found.groups())
-    fields: dict[str, Any] = {"attention": "fused"} if "gpt-oss" in model.name and version < CAPTURED else {}
-    if model.moe is not None and "tokendrop" not in row["model"] and (version >= CAPTURED or version <= LAUNCHED):
-        fields["host"] = "captured" if version >= CAPTURED else "launched"
-    return fields
+        return fields | {"host": "launched"}, None
+    return fields | {"host": found.host, "once": found.once, "paired": found.paired}, found

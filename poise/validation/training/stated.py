@@ -8,11 +8,13 @@ from typing import Any
 from poise.core.model import Model
 from poise.core.spec import Device
 from poise.cost.training import Job, Layout, predict
+from poise.cost.training.layout import ALTERNATE
 from poise.validation.training.read import Row
+from poise.validation.training.recipes import Recipe
 from poise.validation.training.run import Conditions
 from poise.validation.training.shapes import model_of
-from poise.validation.training.software import Software, release, software
-from poise.validation.training.words import BY_OPERATION, SilentError, device_of, noted, precision_of, recomputed, whole
+from poise.validation.training.software import Software, released, software
+from poise.validation.training.words import SilentError, device_of, noted, precision_of, recomputed, whole
 
 SEQUENCE = 8192
 """Tokens of a sequence where none are stated: what Llama 3 is trained on (torchtitan's default)."""
@@ -46,10 +48,13 @@ def stated(row: Row) -> Conditions:
     assumed = Assumed()
     device, model, devices = device_of(row), model_of(row), whole(row, "n_gpus")
     layout = _degrees(row, soft, model, devices, assumed)
-    job, layout = _batched(row, soft, (model, device, devices), layout, assumed)
+    job, layout, known = _batched(row, soft, (model, device, devices), layout, assumed)
     if not soft.torchtitan and layout.chunks > 1:
         layout = replace(layout, schedule="interleaved")
-    return job, _recomputed(row, soft, job, layout, assumed), "B" if assumed else "A", tuple(assumed), True
+    layout = (
+        _recomputed(row, soft, job, layout, assumed) if known is None or row["recompute"] else _known(layout, known)
+    )
+    return job, layout, "B" if assumed else "A", tuple(assumed), True
 
 
 def _degrees(row: Row, soft: Software, model: Model, devices: int, assumed: Assumed) -> Layout:
@@ -97,8 +102,8 @@ def _chunks(row: Row, assumed: Assumed) -> int:
 
 def _batched(
     row: Row, soft: Software, parts: tuple[Model, Device, int], layout: Layout, assumed: Assumed
-) -> tuple[Job, Layout]:
-    """The job with its batch, and the layout with its microbatch."""
+) -> tuple[Job, Layout, Recipe | None]:
+    """The job with its batch, the layout with its microbatch, and the recipe that states what is recomputed."""
     model, device, devices = parts
     sequence = assumed.default(row, "seq", min(SEQUENCE, model.max_context or SEQUENCE))
     size = whole(row, "micro_batch", 0) or noted(row, r"(?:local batch|LBS=) ?(\d+)")
@@ -124,8 +129,8 @@ def _batched(
     fields: dict[str, Any] = dict(soft.job)
     if soft.torchtitan:
         fields |= {"fused": "all" if compiled else "none", "gathered": layout.tensor == 1}  # else its parallel loss
-    if soft.released:
-        fields |= release(row, model)
+    own, known_recipe = released(row, model, device, precision) if soft.released else ({}, None)
+    fields |= own
     if "lora" in words:
         fields["adapters"] = noted(row, r"rank (\d+)") or RANK
     if "1f1b overlap" in words or "dualpipe" in words or "DualPipe" in row["schedule"]:
@@ -140,7 +145,12 @@ def _batched(
         node=node if node and device.scaleup_domain <= 8 else 0, nic_bw=noted(row, r"(\d+) ?Gb/s per GPU") * 1e9 / 8,
         **fields,
     )  # fmt: skip
-    return job, replace(layout, micro_batch=size)
+    return job, replace(layout, micro_batch=size), known_recipe
+
+
+def _known(layout: Layout, known: Recipe) -> Layout:
+    """The layout with what its recipe computes again."""
+    return replace(layout, recompute="operations" if known.operations else "none", operations=known.operations)
 
 
 def _recomputed(row: Row, soft: Software, job: Job, layout: Layout, assumed: Assumed) -> Layout:
@@ -148,7 +158,7 @@ def _recomputed(row: Row, soft: Software, job: Job, layout: Layout, assumed: Ass
     found = recomputed(row, soft.torchtitan)
     if found is None and soft.torchtitan:  # its default
         assumed.append("recompute by operation")
-        found = "operations", BY_OPERATION
+        found = "operations", ALTERNATE
     if found is not None:
         return replace(layout, recompute=found[0], operations=found[1])  # type: ignore[arg-type]
     if "activation offload" in row["notes"]:  # to the CPU of a superchip, behind compute

@@ -7,7 +7,7 @@ import re
 from poise.catalogue.devices import device
 from poise.core.errors import UserError
 from poise.core.spec import Device
-from poise.cost.training.layout import CHEAP
+from poise.cost.training.layout import ALTERNATE, CHEAP
 from poise.validation.training.read import Row
 
 
@@ -25,8 +25,6 @@ MODULES = {
     "core_attn": "attention", "core_attention": "attention", "attention": "attention",
 }  # fmt: skip
 """Operations by the names of Megatron-LM's `--recompute-modules` and of tables."""
-BY_OPERATION = ("norm", "activation", "products")
-"""What torchtitan's selective recomputation runs again."""
 
 
 def whole(row: Row, name: str, default: int | None = None) -> int:
@@ -95,6 +93,11 @@ def recomputed(row: Row, torchtitan: bool) -> tuple[str, tuple[str, ...]] | None
     if re.match(r"(no|none|nothing|off)\b", text):
         return "none", CHEAP
     if "per-op" in text or (torchtitan and text.startswith("selective")):
-        return "operations", BY_OPERATION
-    named = [MODULES[each] for each in re.findall(r"[a-z_]+", text) if each in MODULES]
-    return ("operations", tuple(dict.fromkeys(named))) if named else ("selective", CHEAP)
+        return "operations", ALTERNATE
+    named = operations_of(text)
+    return ("operations", named) if named else ("selective", CHEAP)
+
+
+def operations_of(text: str) -> tuple[str, ...]:
+    """The operations of the modules that a text names."""
+    return tuple(dict.fromkeys(MODULES[each] for each in re.findall(r"[a-z_]+", text) if each in MODULES))

@@ -7,7 +7,7 @@ from math import gcd
 from poise.core.errors import ScenarioError
 from poise.cost.training.job import Job
 from poise.cost.training.layout import Layout
-from poise.plan.training.exports.split import bf16_only, server, whole_layers
+from poise.plan.training.exports.split import bf16_only, no_operations, server, whole_layers
 
 
 def accelerate(job: Job, layout: Layout) -> dict[str, str]:
@@ -51,8 +51,7 @@ def check_accelerate(job: Job, layout: Layout) -> None:
         raise ScenarioError(
             f"FSDP shards gradients (zero 2) or weights too (zero 3); this layout has zero {layout.zero}"
         )
-    if layout.recompute == "selective":
-        raise ScenarioError("Accelerate recomputes whole layers; recompute must be none or full")
+    no_operations("Accelerate", layout)
     whole_layers("Accelerate", job, layout)
     if layout.offload_activations:
         raise ScenarioError("Accelerate moves no part of the activations to the host; offload_activations must be 0")

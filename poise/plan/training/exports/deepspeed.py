@@ -7,7 +7,7 @@ import json
 from poise.core.errors import ScenarioError
 from poise.cost.training.job import Job
 from poise.cost.training.layout import Layout
-from poise.plan.training.exports.split import bf16_only, named, whole_layers
+from poise.plan.training.exports.split import bf16_only, named, no_operations, whole_layers
 
 
 def deepspeed(job: Job, layout: Layout) -> dict[str, str]:
@@ -56,8 +56,7 @@ def check_deepspeed(job: Job, layout: Layout) -> None:
         raise ScenarioError("DeepSpeed's file states no context or expert ranks; use Megatron-LM's arguments")
     if layout.tensor > 1 and layout.sequence_parallel:
         raise ScenarioError("DeepSpeed's AutoTP does not cut norms along the sequence; tensor must be 1")
-    if layout.recompute == "selective":
-        raise ScenarioError("DeepSpeed recomputes whole layers; recompute must be none or full")
+    no_operations("DeepSpeed", layout)
     whole_layers("DeepSpeed", job, layout)
     if layout.offload_activations:
         raise ScenarioError("DeepSpeed moves no part of the activations to the host; offload_activations must be 0")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from poise.core.errors import ScenarioError
 from poise.cost.training.job import Job
 from poise.cost.training.layout import Layout
-from poise.plan.training.exports.split import bf16_only, layers, named
+from poise.plan.training.exports.split import bf16_only, layers, named, no_operations
 
 SCHEDULES = {"gpipe": "gpipe", "one_f_one_b": "pipedream_flush"}
 _DEFAULT = {0: "ddp", 1: "zero2", 2: "zero2", 3: "zero3"}
@@ -58,7 +58,6 @@ def check_galvatron(job: Job, layout: Layout) -> None:
         named("Galvatron", layout, SCHEDULES)
     if layout.expert > 1 or layout.expert_tensor > 1 or layout.context > 1:
         raise ScenarioError("Galvatron's file states no expert or context ranks; use Megatron-LM's arguments")
-    if layout.recompute == "selective":
-        raise ScenarioError("Galvatron recomputes whole layers; recompute must be none or full")
+    no_operations("Galvatron", layout)
     if layout.offload_optimizer or layout.offload_activations:
         raise ScenarioError("Galvatron keeps everything on the devices; take a layout without offloading")

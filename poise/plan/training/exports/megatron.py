@@ -7,11 +7,16 @@ from math import gcd
 from poise.catalogue.architecture import Architecture
 from poise.core.errors import ScenarioError
 from poise.cost.training.job import Job
-from poise.cost.training.layout import Layout
+from poise.cost.training.layout import OPERATIONS, Layout
 from poise.plan.training.exports.megatron_model import Arguments, check_model, model_arguments
 from poise.plan.training.exports.split import layers, named, repeated, server
 
 SCHEDULES = {"one_f_one_b": "1F1B", "interleaved": "interleaved"}
+_MODULES = {
+    "attention": "core_attn", "norm": "layernorm", "activation": "moe_act", "mla": "mla_up_proj", "experts": "moe",
+    "shared": "shared_experts",
+}  # fmt: skip
+"""Names of `--recompute-modules` by operation."""
 _SHARDED = {2: "optim_grads", 3: "optim_grads_params"}
 
 
@@ -23,7 +28,7 @@ def megatron(job: Job, layout: Layout, about: Architecture) -> dict[str, str]:
     """
     check_megatron(job, layout)
     check_model(job, about)
-    lines = [*model_arguments(job, layout, about), *_parallel(job, layout), *_batch(job, layout), *_memory(layout)]
+    lines = [*model_arguments(job, layout, about), *_parallel(job, layout), *_batch(job, layout), *_memory(job, layout)]
     text = "".join(f"--{name}{f' {value}' if value else ''}\n" for name, value in lines)
     return {"megatron.args": text, "megatron.sh": _script(job, layout)}
 
@@ -49,6 +54,8 @@ def check_megatron(job: Job, layout: Layout) -> None:
         )
     if layout.offload_optimizer and layout.zero != 1:
         raise ScenarioError(f"Megatron-LM moves states of zero 1 to the host; this layout has zero {layout.zero}")
+    if layout.recompute == "operations":
+        _modules(job, layout)
     if model.mla is None and model.kv_heads % layout.tensor and layout.tensor % model.kv_heads:
         raise ScenarioError(
             f"Megatron-LM: tensor {layout.tensor} must be a multiple or a divisor of {model.kv_heads} key-value heads"
@@ -103,10 +110,33 @@ def _batch(job: Job, layout: Layout) -> Arguments:
     return found + [("fp8-format", "hybrid")] * (job.precision == "fp8")
 
 
-def _memory(layout: Layout) -> Arguments:
+def _modules(job: Job, layout: Layout) -> list[str]:
+    """The values of `--recompute-modules`; ScenarioError for what Megatron-LM's modules do not recompute so.
+
+    `moe_act` is of experts alone and `moe` takes shared experts with it; dense blocks beside experts are computed
+    again whole (`mlp`), which keeps no more than planned.
+    """
+    model, asked = job.model, set(layout.operations)
+    if "products" in asked:
+        raise ScenarioError("Megatron-LM recomputes no single products; leave products out of recompute")
+    if "activation" in asked and model.moe is None:
+        raise ScenarioError(f"Megatron-LM recomputes activation functions of experts, which {model.name} has not")
+    if "experts" in asked and model.moe is not None and model.moe.shared and "shared" not in asked:
+        raise ScenarioError("Megatron-LM recomputes shared experts with the routed ones; name both, experts+shared")
+    asked -= {"shared"} if "experts" in asked else set()
+    dense = "activation" in asked and model.dense_layers > 0
+    return [_MODULES[each] for each in OPERATIONS if each in asked] + ["mlp"] * dense
+
+
+def _memory(job: Job, layout: Layout) -> Arguments:
     found: Arguments = []
     if layout.recompute == "selective":
         found = [("recompute-granularity", "selective"), ("recompute-modules", "core_attn")]
+    elif layout.recompute == "operations":
+        names = _modules(job, layout)
+        found = [("recompute-granularity", "selective"), ("recompute-modules", " ".join(names))]
+        if job.precision == "fp8" and {"moe_act", "layernorm"} & set(names):  # refused with its delayed scaling
+            found.append(("fp8-recipe", "tensorwise"))
     elif layout.recompute == "full":
         count = layout.recompute_layers
         method = [("recompute-method", "uniform"), ("recompute-num-layers", "1")]

@@ -21,6 +21,12 @@ def named_layers(some: range) -> list[str]:
     return [f"layers.{layer}" for layer in some]
 
 
+def no_operations(trainer: str, layout: Layout) -> None:
+    """Raise ScenarioError where parts of layers are recomputed, for trainers that recompute layers whole."""
+    if layout.recompute not in ("none", "full"):
+        raise ScenarioError(f"{trainer} recomputes whole layers, not {layout.recomputed}; take none or full")
+
+
 def whole_layers(trainer: str, job: Job, layout: Layout) -> None:
     """Raise ScenarioError where only some layers of a stage are recomputed, for trainers that do all or none."""
     some, most = layout.recompute_layers, max(map(len, layers(job, layout)))

@@ -8,7 +8,7 @@ from typing import Any
 
 from poise.core.errors import ScenarioError, ScheduleError
 from poise.cost.training.job import Job
-from poise.cost.training.layout import Layout
+from poise.cost.training.layout import ALTERNATE, Layout
 from poise.pipeline import Schedule, make
 from poise.pipeline.csv import write_csv
 from poise.plan.training.exports.split import layers, named_layers, whole_layers
@@ -90,6 +90,7 @@ def check_torchtitan(job: Job, layout: Layout) -> None:
         raise ScenarioError("torchtitan moves no part of the activations to the host; offload_activations must be 0")
     if layout.offload_optimizer and layout.zero == 0:
         raise ScenarioError("torchtitan moves states to the host only where it shards; take zero 2 or 3")
+    _recompute(layout)
     whole_layers("torchtitan", job, layout)
     if model.tied and layout.pipeline > 1:
         raise ScenarioError(
@@ -105,6 +106,18 @@ def check_torchtitan(job: Job, layout: Layout) -> None:
         raise ScenarioError(
             f"torchtitan: expert {layout.expert} must divide sharded data × context × tensor, {inner}; take zero 2 or 3"
         )
+
+
+def _recompute(layout: Layout) -> str:
+    """The value of `activation_checkpoint`; ScenarioError for what torchtitan does not recompute."""
+    if layout.recompute == "operations" and set(layout.operations) == set(ALTERNATE):
+        return "SelectiveAC.Config()"
+    known = {"none": "None", "full": "FullAC.Config()"}
+    if layout.recompute not in known:
+        raise ScenarioError(
+            f"torchtitan recomputes nothing, layers whole or {'+'.join(ALTERNATE)}, not {layout.recomputed}; take one"
+        )
+    return known[layout.recompute]
 
 
 def _sharded(layout: Layout) -> int:
@@ -172,7 +185,7 @@ def _modules(job: Job, layout: Layout) -> list[list[str]]:
 
 
 def _python(job: Job, layout: Layout, version: Version, ranks: Fields, training: Fields, csv: bool) -> str:
-    recompute = {"none": "None", "selective": "SelectiveAC.Config()", "full": "FullAC.Config()"}[layout.recompute]
+    recompute = _recompute(layout)
     known = job.model.name in FLAVORS
     start = f"`torchrun ... -m torchtitan.train --module {version.module} --config planned` in its folder starts it"
     hand = "hand them to the Trainer.Config of your model"
