@@ -177,7 +177,7 @@ def _messages(step: Recording) -> Iterator[tuple[int, int, int, bool]]:
         op, user = graph.at(need)[2], graph.at(index)[2]
         name = "SEND_F" if op.kind is Kind.F else "SEND_B"
         send, use = events[here][f"{op.stage}{name}{op.microbatch}"], events[there][str(user)]
-        yield here, there, max(0, use.start - send.reached), use.reached <= send.reached
+        yield here, there, max(0, use.start - send.start), use.reached <= send.start
 
 
 def _ms(times: list[int]) -> Fraction:

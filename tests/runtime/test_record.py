@@ -77,11 +77,14 @@ def test_bytes_follow_the_activations_that_are_held(pool: Pool) -> None:
 
 
 def a_recording() -> Recording:
-    """Two ranks, a microbatch; times in milliseconds: F 2 and 3, I 4 and 5, W 6 and 7, messages 0.5 and 1."""
+    """Two ranks, a microbatch; times in milliseconds: F 2 and 3, I 4 and 5, W 6 and 7, messages 0.5 and 1.
+
+    Lanes that send have nothing before: the step reaches a message at 0, and sends it when it is made.
+    """
     ms = 10**6
     schedule = Schedule.of([_row("0F0 0I0 0W0"), _row("1F0 1I0 1W0")])
-    one = [("0F0", 0, 0, 2), ("0SEND_F0", 2, 2, 2), ("0RECV_B0", 2, 2, 2), ("0I0", 2, 12, 16), ("0W0", 16, 16, 22)]
-    two = [("1RECV_F0", 0, 0, 0), ("1F0", 0, 3, 6), ("1I0", 6, 6, 11), ("1SEND_B0", 11, 11, 11), ("1W0", 11, 11, 18)]
+    one = [("0F0", 0, 0, 2), ("0SEND_F0", 0, 2, 2), ("0RECV_B0", 0, 0, 12), ("0I0", 2, 12, 16), ("0W0", 16, 16, 22)]
+    two = [("1RECV_F0", 0, 0, 0), ("1F0", 0, 3, 6), ("1I0", 6, 6, 11), ("1SEND_B0", 0, 11, 11), ("1W0", 11, 11, 18)]
     two[1] = ("1F0", 0, 2.5, 5.5)  # type: ignore[assignment]
     rows = [[Event(op, *(int(at * ms) for at in times), 0, 0) for op, *times in row] for row in (one, two)]  # type: ignore[misc]
     return Recording(schedule, rows)
