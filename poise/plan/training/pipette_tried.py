@@ -184,4 +184,4 @@ def work_of(job: Job, layout: Layout) -> Work:
 def spearman(one: Sequence[float], two: Sequence[float]) -> float:
     """The rank correlation of two rows without ties."""
     ranks = [np.argsort(np.argsort(each)) for each in (one, two)]
-    return float(np.corrcoef(np.array(ranks))[0, 1])
+    return float(np.atleast_2d(np.corrcoef(np.array(ranks)))[0, 1])
