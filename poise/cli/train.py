@@ -137,6 +137,10 @@ def plan(
     layerwise: Annotated[
         bool, typer.Option("--layerwise", help="Also search a strategy per layer (Galvatron).")
     ] = False,
+    levels: Annotated[
+        bool,
+        typer.Option("--levels", help="Also shard weights, gradients and states over groups of their own (Frontier)."),
+    ] = False,
     reschedule: Annotated[
         bool, typer.Option("--reschedule", help="Also try other schedules on the best layouts, within their memory.")
     ] = False,
@@ -156,9 +160,8 @@ def plan(
     )  # fmt: skip
     space = space if trainer is None else restricted(space, trainer)
     ask = TrainPlanQuestion(model, devices, gpus, batch, seq, precision, top, nic, space, json, out, bandwidths)
-    plan_training(
-        replace(ask, also=tuple(also or ()), between_gbit_s=between, reschedule=reschedule, layerwise=layerwise)
-    )
+    ask = replace(ask, also=tuple(also or ()), between_gbit_s=between, reschedule=reschedule)
+    plan_training(replace(ask, layerwise=layerwise, levels=levels))
 
 
 @app.command("run")

@@ -21,6 +21,7 @@ def composed(job: Job, layout: Layout, *, compiled: bool = True, async_tensor: b
     """A step under torchtitan: PyTorch's FlashAttention 2, light kernels fused where compiled, logits whole at the
     loss without tensor ranks; with async_tensor collectives of parts of a product run beside the others."""
     use = figures(HOST)
-    fused = "all" if compiled else "none"
-    given = replace(job, host=HOST, attention="flash2", fused=fused, gathered=layout.tensor == 1)
+    given = replace(
+        job, host=HOST, attention="flash2", fused="all" if compiled else "none", gathered=layout.tensor == 1
+    )
     return predict(given, layout, tensor_overlap(use) if async_tensor else use)

@@ -1,8 +1,9 @@
 """Sharding of weights, gradients and states over groups of different sizes, each matched to a link.
 
-Dash et al., "Low-bandwidth partitioning" on Frontier: ZeRO-3 with weights sharded over a pair of dies, gradients inside
-a server and states over all, so that what is moved most often crosses the fastest link; 8-bit gathers and 4-bit
-scatters come from ZeRO++ (Wang et al., arXiv 2306.10209).
+Xu et al., "Scaling Large Language Model Training on Frontier with Low-Bandwidth Partitioning" (arXiv 2501.04266):
+ZeRO-3 with weights sharded over a pair of dies, gradients inside a server and states over all, so that what is moved
+most often crosses the fastest link; 8-bit gathers and 4-bit scatters come from ZeRO++ (Wang et al., arXiv 2306.10209).
+`levels.py` finds such groups for a job.
 """
 
 from __future__ import annotations

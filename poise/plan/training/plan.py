@@ -15,6 +15,7 @@ from poise.catalogue.models import model
 from poise.core.errors import ScenarioError, UserError
 from poise.cost.training import Job, Prediction
 from poise.plan.training.layerwise import layerwise
+from poise.plan.training.levels import levelled
 from poise.plan.training.reschedule import Rescheduled, rescheduled
 from poise.plan.training.rows import BINDING, GIB, HEAD, cells, slower
 from poise.plan.training.rules import ruled
@@ -53,6 +54,7 @@ class TrainPlanQuestion:
     between_gbit_s: float = 0.0
     reschedule: bool = False
     layerwise: bool = False
+    levels: bool = False
 
 
 def plan_training(ask: TrainPlanQuestion) -> None:
@@ -70,20 +72,23 @@ def plan_training(ask: TrainPlanQuestion) -> None:
     found = first(found, timed)
     over = joined(job, ask.space, sites, ask.between_gbit_s) if ask.also else None
     layers = layerwise(job, ask.space) if ask.layerwise else None
+    levels = levelled(job, ask.space) if ask.levels else None
     servers = None if measured is None else ordered(found.job, found.best[0], *measured)
     if ask.out is not None:
         from poise.plan.training.output import remarks, write_out
 
         written = write_out(found, ask.out, servers, layers, about)
-    more = {} if layers is None else {"layerwise": asdict(layers)}
+    parts = {"layerwise": layers, "levels": levels}
+    more = {name: asdict(each) for name, each in parts.items() if each is not None}
     put_json({**as_dict(found, servers, over), **_as_rows(timed), **more}, ask.json)
     if ask.json == "-":
         return
     _report(found)
     if timed:
         show("With the fastest schedule that fits", AGAIN, [_again(each) for each in timed], sys.stdout)
-    if layers is not None:
-        print(layers.line())
+    for each in (layers, levels):
+        if each is not None:
+            print(each.line())
     if servers is not None:
         print(
             f"Servers, stage after stage: {', '.join(servers.servers)}: {servers.seconds:.3f} s a step by Pipette's "

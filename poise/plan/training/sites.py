@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import isinf
 
 from poise.catalogue.devices import device
 from poise.core.errors import ScenarioError, UserError
@@ -34,10 +35,12 @@ class Joined:
         """The plan in a sentence."""
         parts = ", ".join(f"{count} on {name}" for name, count in zip(self.names, self.found.layers, strict=True))
         found = self.found
+        flat = f"{found.flat_s:.3f} s with gradients summed over all"
+        if isinf(found.flat_s):
+            flat = "none with gradients summed over all, as the batch does not divide"
         return (
             f"Over {len(self.names)} clusters, {self.layout.label()} in each, layers {parts}: {found.pipelined_s:.3f} "
-            f"s a step with stages across clusters, {found.flat_s:.3f} s with gradients summed over all, "
-            f"{self.alone_s:.3f} s on the first alone"
+            f"s a step with stages across clusters, {flat}, {self.alone_s:.3f} s on the first alone"
         )
 
 
@@ -79,6 +82,7 @@ def _fits(job: Job, sites: Sequence[Site], layout: Layout, found: Spread) -> boo
     """Whether each cluster holds its layers: memory goes with them, and the share of all is a bound from above."""
     for site, own in zip(sites, found.layers, strict=True):
         there = replace(job, device=site.device, devices=site.devices, nic_bw=site.nic_bw)
-        if predict(there, layout).memory * own / job.model.layers > safe_bytes(there):
+        laid = replace(layout, pipeline=site.devices // (layout.tensor * layout.context * layout.data))
+        if predict(there, laid).memory * own / job.model.layers > safe_bytes(there):
             return False
     return True

@@ -45,7 +45,7 @@ def test_equal_clusters_share_layers_and_a_thin_link_costs_time() -> None:
     [
         (["--also", "A100"], "'A100': give a device, how many, and Gbit/s of each"),
         (["--also", "A100:16@200"], "--between 0: give the Gbit/s"),
-        (["--also", "A100:8@200", "--between", "10"], "unlike numbers of devices"),
+        (["--also", "A100:1@200", "--between", "10"], "holds no whole number of pipeline ranks"),
     ],
 )
 def test_what_cannot_be_joined(words: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:

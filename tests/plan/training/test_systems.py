@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise, permutations, product
 
 import numpy as np
@@ -13,7 +14,7 @@ from poise.core.errors import ScenarioError
 from poise.cost.training import Job, Layout, predict, shape
 from poise.plan.training.frontier import Link, communication_s, memory, three_level, zero_3, zero_pp
 from poise.plan.training.galvatron import choose, strategies
-from poise.plan.training.holmes import Site, dealt, spread
+from poise.plan.training.holmes import Site, dealt, environment, spread
 from poise.plan.training.pipette import Work, hidden_path_s, naive_s, place, step_s
 from poise.plan.training.rules import fastest, ruled
 from poise.plan.training.search import search
@@ -97,6 +98,34 @@ def test_stages_across_sites_beat_data_groups_across_them() -> None:
     assert slow.layers == (12, 12)
     alone = predict(job, Layout(tensor=4, data=8)).seconds
     assert alone / 2 < slow.pipelined_s < alone
+
+
+def test_equal_sites_joined_as_well_as_they_are_inside_are_one_cluster() -> None:
+    job = Job(GPT, device("A100"), 32, 2048, 512)
+    sites = [Site(device("A100"), 32, 25e9)] * 2
+    found = spread(job, sites, Layout(tensor=4, data=8), 25e9)
+    one = predict(replace(job, devices=64, nic_bw=25e9), Layout(tensor=4, pipeline=2, data=8))
+    assert found.pipelined_s == pytest.approx(one.seconds, rel=0.03)
+
+
+def test_a_larger_site_has_more_of_the_pipeline_and_of_the_layers() -> None:
+    job = Job(GPT, device("A100"), 64, 2048, 512)
+    sites = [Site(device("A100"), 64, 25e9), Site(device("A100"), 32, 12.5e9)]
+    found = spread(job, sites, Layout(tensor=4, pipeline=2, data=8), 3e9)
+    assert found.layers[0] > 1.5 * found.layers[1] and sum(found.layers) == 24
+    two = spread(job, sites[:1] * 2, Layout(tensor=4, pipeline=2, data=8), 3e9)
+    assert two.pipelined_s < found.pipelined_s
+    with pytest.raises(ScenarioError, match="holds no whole number of pipeline ranks"):
+        spread(job, [sites[0], Site(device("A100"), 40, 25e9)], Layout(tensor=4, pipeline=2, data=8), 3e9)
+
+
+def test_a_cluster_of_one_network_is_a_prediction() -> None:
+    job, layout = Job(GPT, device("A100"), 32, 2048, 512), Layout(pipeline=2, data=16, recompute="full")
+    fast, slow, both = (environment(job, layout, nics, 0.4e9) for nics in ((25e9,), (0.4e9,), (25e9, 12e9)))
+    assert fast.tflops == pytest.approx(
+        predict(replace(job, nic_bw=25e9), layout).mfu * device("A100").bf16_flops / 1e12
+    )
+    assert slow.tflops < both.tflops < fast.tflops and both.flat_tflops < both.tflops
 
 
 def test_rules_choose_what_fits_and_a_search_is_never_slower() -> None:
