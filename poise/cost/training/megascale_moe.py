@@ -55,7 +55,7 @@ def attention_part(ranks: int, heads_per_key: float) -> float:
 
 
 def dispatch_s(job: Job, use: Figures | None = None) -> tuple[float, float]:
-    """Seconds to send a sequence's tokens to their experts and back, by all-to-all, by all-gather and reduce-scatter."""
+    """Seconds to send a sequence's tokens to experts and back: by all-to-all; by all-gather and reduce-scatter."""
     moe = _experts_of(job)
     network, ranks = Network(job, use or figures()), job.inside
     whole = 2.0 * job.sequence * job.model.hidden

@@ -30,7 +30,7 @@ def chain_s(nodes: int, compute_s: float, host_s: float, hop_s: float, dispatch:
 
 
 def masked_s(hosts: int, message_s: float, fixed_s: float) -> float:
-    """The least seconds of a computation on all hosts for which a controller that sends one message to each keeps up."""
+    """The least seconds of a computation for which a controller that sends a message to each host keeps up."""
     return fixed_s + hosts * message_s
 
 

@@ -18,7 +18,7 @@ seconds = st.floats(0, 10)
 
 @given(st.integers(1, 50), seconds, seconds, seconds)
 def test_dispatch_has_its_closed_forms(nodes: int, compute_s: float, host_s: float, hop_s: float) -> None:
-    times = {way: chain_s(nodes, compute_s, host_s, hop_s, way) for way in ("multi", "parallel", "sequential")}  # type: ignore[arg-type]
+    times = {way: chain_s(nodes, compute_s, host_s, hop_s, way) for way in ("multi", "parallel", "sequential")}
     assert times["parallel"] == pytest.approx(hop_s + host_s + nodes * compute_s)
     assert times["multi"] == pytest.approx(host_s + nodes * compute_s)
     slower = max(compute_s, host_s + hop_s)

@@ -8,11 +8,12 @@ devices are cut further.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from functools import partial
+from itertools import accumulate, pairwise
 
-from poise.core.errors import ScheduleError
+from poise.core.errors import ScenarioError
 
 SPEED, MEMORY = 0.2, 0.8
 """Weights of memory that the library takes where it is to optimise speed or memory (its `memory_weight`)."""
@@ -44,20 +45,22 @@ class Module:
         return weight * self.memory / root.memory + (1 - weight) * self.time / root.time
 
 
+Cost = Callable[[Module], float]
+
+
 def partition(root: Module, devices: int, weight: float = MEMORY) -> list[list[Module]]:
-    """The leaves of each device; a device may stay empty. ScheduleError for no device or a weight outside 0 to 1."""
+    """The leaves of each device; a device may stay empty. ScenarioError for no device or a weight outside 0 to 1."""
     if devices < 1 or not 0 <= weight <= 1:
-        raise ScheduleError(
+        raise ScenarioError(
             f"module tree: {devices} devices and weight {weight}; give 1 or more devices, and a weight of 0 to 1"
         )
     found: list[list[Module]] = [[] for _ in range(devices)]
-    _place([root], range(devices), found, lambda module: module.cost(root, weight))
+    _place([root], range(devices), found, partial(Module.cost, root=root, weight=weight))
     return found
 
 
-def _place(modules: Sequence[Module], devices: range, found: list[list[Module]], cost: object) -> None:
+def _place(modules: Sequence[Module], devices: range, found: list[list[Module]], cost: Cost) -> None:
     """Put modules on devices, which are cut down with them."""
-    assert callable(cost)
     if len(devices) == 1 or (len(modules) == 1 and not modules[0].parts):
         found[devices[0]] += [leaf for each in modules for leaf in each.leaves()]
     elif len(modules) == 1:
@@ -90,7 +93,7 @@ def cut(costs: Sequence[float], runs: int) -> list[range]:
     for run in range(runs, 0, -1):
         ends.append(back[run][ends[-1]])
     ends.reverse()
-    return [range(start, end) for start, end in zip(ends, ends[1:], strict=False)]
+    return [range(start, end) for start, end in pairwise(ends)]
 
 
 def dhondt(costs: Sequence[float], seats: int) -> list[int]:
