@@ -58,3 +58,9 @@ def test_a_reader_is_not_sent_to_other_hosts_for_what_a_page_is_made_of(site: Pa
             r'<(?:script|img|link rel="(?:stylesheet|icon)")[^>]*(?:src|href)="([^"]+)"', page.read_text()
         )
         assert loaded and not [each for each in loaded if "//" in each]
+
+
+def test_systems_are_in_the_navigation_by_group(site: Path) -> None:
+    text = (site / "systems/pathways/index.html").read_text()
+    group = text.index("Layouts and frameworks", text.index('aria-label="Navigation"'))
+    assert group < text.index('href="../redco/"') < text.index("Agents and workflows", group)

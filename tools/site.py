@@ -1,4 +1,4 @@
-"""Hooks of the documentation site: pages for files outside docs/ that its pages link to, the changelog, the Python API.
+"""Hooks of the documentation site: linked files outside docs/, the changelog, the Python API, systems by group.
 
 MkDocs calls these functions by name (`mkdocs.yml`, hooks).
 """
@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"\]\((?P<path>\.\./[^)#\s]*)(?P<anchor>#[^)\s]*)?\)")
 CHANGES = Path("CHANGELOG.md")
+SYSTEMS = Path("docs/systems.md")
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".toml": "toml", ".csv": "text", "": "text"}
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put a page for each system, by group, below the page that lists them."""
+    config.nav = _with_systems(config.nav or [])
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -56,6 +63,26 @@ def api() -> str:
     homes = _constant("_HOMES")
     names = [f"::: poise.{homes[name]}.{name}" for name in _constant("__all__") if name in homes]
     return "# Python API\n\n`import poise as ps`; each name below is `ps.NAME`.\n\n" + "\n\n".join(names) + "\n"
+
+
+def systems() -> list[str | dict[str, list[dict[str, str]]]]:
+    """The list of systems, and by its headings the pages that it links to."""
+    found: dict[str, list[dict[str, str]]] = {}
+    group = ""
+    for line in (ROOT / SYSTEMS).read_text(encoding="utf-8").splitlines():
+        group = line.removeprefix("## ") if line.startswith("## ") else group
+        for title, page in re.findall(r"\[([^\]]+)\]\((systems/[^)]+\.md)\)", line):
+            found.setdefault(group, []).append({title: page})
+    return [SYSTEMS.name, *({group: pages} for group, pages in found.items())]
+
+
+def _with_systems(nav: Any) -> Any:
+    """The navigation with the page of all systems, wherever it stands, opened into its groups."""
+    if isinstance(nav, list):
+        return [_with_systems(each) for each in nav]
+    if isinstance(nav, dict):
+        return {title: systems() if under == SYSTEMS.name else _with_systems(under) for title, under in nav.items()}
+    return nav
 
 
 def _constant(name: str) -> Any:
