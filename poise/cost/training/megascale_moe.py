@@ -16,10 +16,10 @@ from poise.cost.training.experts import experts
 from poise.cost.training.figures import Figures, figures
 from poise.cost.training.job import Job
 from poise.cost.training.layer import builder, head
-from poise.cost.training.network import NEAR_S, Network
+from poise.cost.training.network import Network
 from poise.cost.training.parts import Slice, light, mixer
 
-__all__ = ["NEAR_S", "Network", "Step", "Way", "attention_part", "crossover", "dispatch_s", "step"]
+__all__ = ["Network", "Step", "Way", "attention_part", "crossover", "dispatch_s", "step"]
 
 
 @dataclass(frozen=True, slots=True)
