@@ -91,9 +91,15 @@ def _write(index: Index, number: int, made: Sequence[Content], found: Contents) 
 
 
 def _updated(index: Index, found: Contents) -> None:
-    """Every rank that has a weight of which a gradient is demanded updates it."""
+    """Every rank that has a weight of which a gradient is demanded updates it, so often as that is demanded."""
     program = index.program
-    done = {(task.rank, name) for task in index.tasks if task.kind == "update" for name in _weights(task, found)}
+    updates = [(task.rank, *each) for task in index.tasks if task.kind == "update" for each in _weights(task, found)]
+    done = {(rank, name) for rank, name, _ in updates}
+    each = {f"{name}#{version}" for _, name, version in updates}
+    each |= {f"{name}#{version}@{rank}" for rank, name, version in updates}
+    missing = next((name for name in program.demands if "#" in name and name not in each), None)
+    if missing is not None:
+        raise ProgramError(f"{missing} is never updated, though its gradient is demanded; add an update behind that")
     for value, content in program.given.items():
         atom = content.only
         if atom is None or atom[0] != "w" or value.partition("@")[2] == "":
@@ -103,6 +109,7 @@ def _updated(index: Index, found: Contents) -> None:
             raise ProgramError(f"{name} is never updated on rank {rank}; add an update behind its last gradient")
 
 
-def _weights(task: Task, found: Contents) -> list[str]:
+def _weights(task: Task, found: Contents) -> list[tuple[str, int]]:
+    """Name and version of the weights that an update reads."""
     atoms = (found[name].only for name in task.reads[:1])
-    return [str(atom[1]) for atom in atoms if atom is not None and atom[0] == "w"]
+    return [(str(atom[1]), int(str(atom[2]))) for atom in atoms if atom is not None and atom[0] == "w"]

@@ -142,6 +142,11 @@ class Index:
                     f"{self.place(two)}; messages between two ranks match in order: receive on rank {pair[1]} in the "
                     f"order in which rank {pair[0]} sends"
                 )
+            if here.arg != there.arg:
+                raise ProgramError(
+                    f"ranks {pair[0]} and {pair[1]}: {self.place(one)} has the argument {here.arg!r} but "
+                    f"{self.place(two)} has {there.arg!r}; give both ends of a message one argument"
+                )
             self.source[two] = one
         if len(sent) != len(received):
             more = sent if len(sent) > len(received) else received

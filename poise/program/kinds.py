@@ -58,8 +58,12 @@ class Fault(ProgramError):
 def move(program: Program, task: Task, reads: Contents) -> Sequence[Content]:
     """send, copy (to another tier), free (its first value, behind the others), wait: what is read is written, in order.
 
-    A task that writes more than it reads writes signs that it has ended, which contain nothing.
+    A task that writes more than it reads writes signs that it has ended, which contain nothing. What a forward kept is
+    that of the stage and sample in the argument, if there are any.
     """
+    atom = reads[0].only if reads and task.kind in ("copy", "free") and isinstance(task.arg, tuple) else None
+    if atom is not None and atom[0] == "ctx" and atom[1:3] != task.arg[-2:]:
+        raise Fault(f"has the argument {task.arg!r} but reads what stage {atom[1]} kept of sample {atom[2]}")
     return [*reads, *[Content({})] * len(task.writes)][: len(task.writes)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from poise.core.errors import RankError
 from poise.pipeline import make, names
 from poise.pipeline.lower import program_of
+from poise.program import Lane, Program
+from poise.program.passes import side_by_side
 
 torch = pytest.importorskip("torch")
 
@@ -61,13 +64,15 @@ def alone(
     return stages, whole.grad if whole.grad is not None else whole, loss.item()
 
 
-def run(name: str) -> tuple[Schedule, Executed, list[nn.Module], list[nn.Linear], Tensor, float]:
+def run(
+    name: str, edit: Callable[[Program], Program] = lambda program: program
+) -> tuple[Schedule, Executed, list[nn.Module], list[nn.Linear], Tensor, float]:
     schedule = make(name, RANKS, MICROBATCHES)
     stages, shards, (x, y) = stages_of(schedule), shards_of(schedule), batch(schedule)
     truth, whole, loss = alone(schedule, stages, shards, x, y)
     return (
         schedule,
-        run_in_process(schedule, stages, x, y, nn.functional.mse_loss, outputs=shards),
+        run_in_process(schedule, stages, x, y, nn.functional.mse_loss, outputs=shards, edit=edit),
         truth,
         shards,
         whole,
@@ -77,7 +82,13 @@ def run(name: str) -> tuple[Schedule, Executed, list[nn.Module], list[nn.Linear]
 
 @pytest.mark.parametrize("name", [name for name in names() if make(name, RANKS, MICROBATCHES).updates == "flush"])
 def test_gradients_are_those_of_one_process(name: str) -> None:
-    schedule, found, truth, shards, whole, loss = run(name)
+    same(*run(name))
+
+
+def same(
+    schedule: Schedule, found: Executed, truth: list[nn.Module], shards: list[nn.Linear], whole: Tensor, loss: float
+) -> None:
+    """The gradients and the loss of a run are those of one process."""
     assert sum(float(each) for each in found.losses.values()) / MICROBATCHES == pytest.approx(loss, abs=1e-12)
     for rank, modules in enumerate(found.modules):
         assert set(modules) == {stage for stage, homes in enumerate(schedule.homes) if rank in homes}
@@ -88,6 +99,23 @@ def test_gradients_are_those_of_one_process(name: str) -> None:
     if shards:
         gradient = torch.cat([shard.weight.grad for shard in found.shards if shard.weight.grad is not None])
         torch.testing.assert_close(gradient, whole, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["dualpipe", "dualpipe_v", "one_f_one_b", "zb_h1", "vocab_2"])
+def test_pairs_side_by_side_have_the_same_gradients(name: str) -> None:
+    """Backwards of pairs run in a thread beside the forwards: in the order of their lane, begun and ended with it."""
+    schedule, found, *rest = run(name, side_by_side)
+    same(schedule, found, *rest)
+    program, count = side_by_side(program_of(schedule)), 0
+    for rank, ran in enumerate(found.ran):
+        row = program.rows.get(Lane(rank, "compute 1"), ())
+        assert [each.task for each in ran if each.task.lane == "compute 1"] == list(row)
+        ends = {value: each.end for each in ran for value in each.task.writes}
+        starts = {each.task: each.start for each in ran}
+        pairs = [task for task in row if task.kind in ("B", "I")]
+        count += len(pairs)
+        assert all(ends[value] <= starts[task] for task in pairs for value in task.reads if value in ends)
+    assert count
 
 
 @pytest.mark.parametrize("name", ["zb_v", "chimera", "po_f", "vocab_2"])

@@ -14,8 +14,9 @@ def dualpipe(stages: int, microbatches: int) -> Schedule:
     """Bubble (p / 2 − 1)(T_FB + T_B − 2 T_W) as published, weights twice, peak p + 1 on every rank.
 
     Rank r has stage r for the first half of the microbatches and stage p − 1 − r for the other half, which enters at
-    the other end. T_FB is a forward and a backward side by side. Here they follow one another and each sends when it
-    ends, which leaves p / 2 − 1 at T_F = T_B = T_W. p and m are even and m is at least 2p.
+    the other end. T_FB is a forward and a backward side by side (`program.passes.side_by_side`). In the schedule they
+    follow one another and each sends when it ends, which leaves p / 2 − 1 at T_F = T_B = T_W. p and m are even and m is
+    at least 2p.
     """
     if stages % 2 or microbatches % 2 or microbatches < 2 * stages:
         raise ScheduleError(

@@ -7,6 +7,7 @@ bucketed       reductions one after the other as one, as PyTorch DDP has them (b
 replicated     several replicas of the Program, with those reductions among them (replicas.py)
 data_parallel  the three of them (data_parallel.py)
 gathered       sharded weights made whole for each run (gather.py)
+side_by_side   a forward and a backward at once (side_by_side.py)
 optimized      one optimizer behind all gradients, new weights gathered behind it (optimizer.py)
 """
 
@@ -20,7 +21,9 @@ from poise.program.passes.gradients import reduced
 from poise.program.passes.messages import sized
 from poise.program.passes.optimizer import optimized
 from poise.program.passes.replicas import replica, replicated
+from poise.program.passes.side_by_side import side_by_side
 
 __all__ = [
-    "as_messages", "bucketed", "data_parallel", "gathered", "optimized", "reduced", "replica", "replicated", "sized",
+    "as_messages", "bucketed", "data_parallel", "gathered", "optimized", "reduced", "replica", "replicated",
+    "side_by_side", "sized",
 ]  # fmt: skip

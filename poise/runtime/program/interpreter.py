@@ -69,7 +69,8 @@ class Interpreter:
 
     A task begins when it is at the head of its lane and all it reads is there. A kernel that returns a `Handle` leaves
     its lane waiting while others go on; one that returns what is written has run. `keeps` are values that stay. `note`
-    is called behind every task.
+    is called behind every task. Computations of further lanes (`compute 1`) go on beside those of `compute` where their
+    kernels return a `Handle`.
     """
 
     program: Program
@@ -98,8 +99,8 @@ class Interpreter:
         self._given = self.keeps | given.keys()
         begin = self.clock()
         self._rows = {lane: _Row(lane, row, reached=begin) for lane, row in self._tasks}
-        computing = [row for row in self._rows.values() if row.lane.name.startswith("compute")]
-        moving = [row for row in self._rows.values() if not row.lane.name.startswith("compute")]
+        computing = [row for row in self._rows.values() if row.lane.name == "compute"]
+        moving = [row for row in self._rows.values() if row.lane.name != "compute"]
         while True:
             self.changed.clear()
             moved = self._pump(moving)
@@ -150,7 +151,7 @@ class Interpreter:
     def _begin(self, row: _Row) -> bool:
         """Begin the task at the head of a lane; False where its kernel cannot yet."""
         task = row.tasks[row.at]
-        if self.watch is not None and row.lane.name.startswith("compute"):
+        if self.watch is not None and row.lane.name == "compute":
             self.watch.at(str(task))
         reads = [self._take(name) for name in task.reads]
         start = self.clock() if self.note is not None else 0

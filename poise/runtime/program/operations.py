@@ -18,7 +18,7 @@ def op_of(schedule: Schedule, task: Task) -> Op | None:
         return _message(schedule, task)
     if task.kind == "scale" and stem(task.reads[0]).startswith("dw"):
         return Op(int(stem(task.reads[0])[2:]), Kind.REDUCE_GRAD, None)
-    if task.kind == "wait":
+    if task.kind == "wait" and isinstance(task.arg, tuple):
         return Op(task.arg[0], Kind.RELOAD, task.arg[1])
     if task.kind == "copy" and task.arg is None:
         return Op(int(stem(task.writes[0]).removeprefix("full")), Kind.UNSHARD, None)

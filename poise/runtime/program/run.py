@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 
@@ -38,14 +38,16 @@ class Executed:
 def run_in_process(
     schedule: Schedule, stages: Sequence[nn.Module], inputs: Tensor, target: Tensor, loss_fn: LossFn, *,
     outputs: Sequence[nn.Linear] = (), replicas: int = 1, bucket_mb: float = 25.0,
+    edit: Callable[[Program], Program] = lambda program: program,
 ) -> Executed:  # fmt: skip
     """Prove `schedule` and run it once, each rank as a thread with copies of its stages; all in one process.
 
     `outputs` are the shards of the output layer, for schedules with vocabulary passes. The batch is shared out to
     `replicas` of the schedule, whose gradients are summed in buckets of `bucket_mb` MiB: copy r of rank k is rank
-    k + r·ranks, its microbatch b is number b + r·microbatches.
+    k + r·ranks, its microbatch b is number b + r·microbatches. `edit` makes another Program of that of the schedule, as
+    `side_by_side` does.
     """
-    program = _program(schedule, stages, outputs, replicas, bucket_mb)
+    program = edit(_program(schedule, stages, outputs, replicas, bucket_mb))
     program.prove()
     size, count = len(schedule.ranks), schedule.microbatches * replicas
     parts, targets = cut(inputs, count, "inputs"), cut(target, count, "target")

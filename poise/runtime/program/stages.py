@@ -78,9 +78,13 @@ class StageKernels:
             stage.losses[microbatch], gradient = self.shard.result(microbatch, stage.open[microbatch].shapes[0].shape)
             gradients = (gradient,)
         run = stage.backward_input if task.kind == "I" else stage.backward
-        found = run(microbatch, gradients)
-        gives = task.writes[0].startswith(f"g{number}.")
-        return (found,) * gives + (None,) * (len(task.writes) - gives)
+
+        def made() -> Sequence[Payload]:
+            found = run(microbatch, gradients)
+            gives = task.writes[0].startswith(f"g{number}.")
+            return (found,) * gives + (None,) * (len(task.writes) - gives)
+
+        return made() if task.lane == "compute" else self._beside(task.lane, made)
 
     def _weight(self, task: Task, reads: Reads) -> Made:
         self.stages[task.arg[0]].backward_weight(task.arg[1])
@@ -152,9 +156,10 @@ class StageKernels:
         return ()
 
     def _reserve(self, task: Task, reads: Reads) -> Made:
-        """Where the copy back may begin, its memory is taken."""
-        number, microbatch = task.arg
-        self.stages[number].open[microbatch].away = False
+        """Where the copy back may begin, its memory is taken. Without a stage it is a wait and nothing else."""
+        if isinstance(task.arg, tuple):
+            number, microbatch = task.arg
+            self.stages[number].open[microbatch].away = False
         return (None,)
 
     def _unshard(self, task: Task) -> Made:
@@ -165,8 +170,8 @@ class StageKernels:
         thread = self._threads.setdefault(lane, ThreadPoolExecutor(1, f"{lane} of rank {self.transport.rank}"))
 
         def run() -> Sequence[Payload]:
-            call()
-            return (None,)
+            made = call()
+            return (None,) if made is None else made
 
         future = thread.submit(run)
         future.add_done_callback(lambda _: self.transport.changed.set())

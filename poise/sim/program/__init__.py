@@ -2,6 +2,7 @@
 
 clock      seconds of tasks and latencies (clock.py)
 routes     which links each transfer uses (routes.py)
+share      computations of one device at once (share.py)
 simulate   the loop over lanes and links (loop.py), and the result (result.py)
 """
 
