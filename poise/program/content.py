@@ -79,6 +79,6 @@ def difference(found: Atoms, wanted: Atoms) -> str:
 
 def written(atom: Atom) -> str:
     """An atom in words: `w3 by stage 3 of sample 2`, or its parts."""
-    if len(atom) == 3 and isinstance(atom[0], str) and atom[0].startswith("w"):
+    if len(atom) == 3 and isinstance(atom[0], str) and atom[0].startswith(("w", "out", "tied")) and atom[0] != "w":
         return f"the gradient of {atom[0]} by stage {atom[1]} of sample {atom[2]}"
     return " ".join(map(str, atom))

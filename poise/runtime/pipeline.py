@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
 
@@ -15,10 +15,12 @@ from poise.pipeline.gathered import gathered
 from poise.pipeline.lower import program_of
 from poise.pipeline.op import Kind, Op
 from poise.pipeline.schedule import Schedule
+from poise.program.passes import tied
 from poise.program.task import rank_of, stem
 from poise.runtime.fsdp import wrapped
 from poise.runtime.given import MakeOptimizer, Modules, check_given, check_size, check_tied, module_of, world
 from poise.runtime.guard import Guard
+from poise.runtime.models.cut import Tie
 from poise.runtime.program.distributed import Distributed
 from poise.runtime.program.handle import Payload
 from poise.runtime.program.interpreter import Interpreter, Ran
@@ -30,6 +32,7 @@ from poise.runtime.recording import Recording
 from poise.runtime.replicas import in_replicas, shared_sizes
 from poise.runtime.share import share_weights
 from poise.runtime.stage import LossFn, Stage, Tensors
+from poise.runtime.ties import Ties
 from poise.runtime.versions import Versions
 from poise.runtime.wire import Wire
 
@@ -60,7 +63,8 @@ class Pipeline:
     One with vocabulary passes needs `output`, this rank's rows of the output layer, and targets on every rank; its loss
     is the cross entropy, and `loss_fn` is not used. `watched` counts the bytes that autograd holds. A `guard` gets
     where the rank is. `data` are the ranks that have this one's place in replicas of the whole pipeline: the mean of
-    gradients is taken over them, in buckets of `bucket_mb` MiB while other stages still compute (`bucketed`).
+    gradients is taken over them, in buckets of `bucket_mb` MiB while other stages still compute. `ties` are the weights
+    that are in several stages, whose gradients are summed over these.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class Pipeline:
         group: dist.ProcessGroup | None = None, device: torch.device | str = "cpu",
         optimizer: MakeOptimizer | None = None, output: nn.Linear | None = None, watched: bool = False,
         data: dist.ProcessGroup | None = None, guard: Guard | None = None, bucket_mb: float = 25.0,
+        ties: Sequence[Tie] = (),
     ) -> None:  # fmt: skip
         schedule.check()
         self._guard = guard
@@ -82,9 +87,10 @@ class Pipeline:
         self.schedule = schedule
         self.wire = Wire(self.group, torch.device(device))
         own = {stage: module_of(stages, stage, schedule, self.rank) for stage in self._own()}
-        self.program = program_of(schedule)
+        self.ties = Ties(ties, own)
+        self.program = tied(program_of(schedule), [list(tie.places) for tie in ties])
         if data is not None:
-            sizes = shared_sizes(schedule, own, output, self.wire)
+            sizes = shared_sizes(schedule, own, output, self.ties, self.wire)
             self.program = in_replicas(self.program, data.size(), sizes, bucket_mb)
         else:
             self.program.prove()
@@ -93,7 +99,7 @@ class Pipeline:
         self.shard = OutputShard(output, self._transport, root, barriers) if output and barriers else None
         self._watched = watched or any(op.kind is Kind.OFFLOAD for op in schedule.ranks[self.rank])
         self.stages = {stage: self._stage(stage, module, loss_fn, optimizer) for stage, module in own.items()}
-        self._kernels = StageKernels(self._transport, self.stages, self.shard)
+        self._kernels = StageKernels(self._transport, self.stages, self.shard, self.ties)
         self._interpreter = Interpreter(
             self.program,
             self.rank,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 import torch
 import torch.distributed as dist
@@ -14,10 +14,11 @@ from poise.program import Program
 from poise.program.passes.buckets import FIRST, MIB
 from poise.program.passes.data_parallel import summed
 from poise.program.passes.replicas import replica, replicated
+from poise.runtime.ties import Ties
 from poise.runtime.wire import Wire
 
 Sizes = dict[str, float]
-"""Bytes of the gradients of `w3` (stage 3) and `out1` (shard 1 of the output layer), the same on all ranks."""
+"""Bytes of gradients: of `w3` (stage 3), `out1` (shard 1 of the output layer), `tied0`; the same on all ranks."""
 
 
 def in_replicas(program: Program, replicas: int, sizes: Sizes, bucket_mb: float = 25.0) -> Program:
@@ -36,11 +37,15 @@ def in_replicas(program: Program, replicas: int, sizes: Sizes, bucket_mb: float 
     return replica(one, 0, replicas)
 
 
-def shared_sizes(schedule: Schedule, own: Mapping[int, nn.Module], output: nn.Linear | None, wire: Wire) -> Sizes:
+def shared_sizes(
+    schedule: Schedule, own: Mapping[int, nn.Module], output: nn.Linear | None, ties: Ties, wire: Wire
+) -> Sizes:  # fmt: skip
     """The sizes of all ranks: a collective."""
     ranks = range(len(schedule.ranks))
     names = [f"w{stage}" for stage in range(schedule.stages)] + [f"out{rank}" for rank in ranks if schedule.barriers]
-    here = {f"w{stage}": size_of(module.parameters()) for stage, module in own.items()}
+    names += [f"tied{number}" for number in range(len(ties.ties))]
+    here = {f"w{stage}": size_of(module.parameters(), ties.all) for stage, module in own.items()}
+    here |= {f"tied{number}": ties.bytes(number) for number in range(len(ties.ties))}
     if output is not None:
         here[f"out{wire.rank}"] = size_of(output.parameters())
     found = torch.tensor([here.get(name, 0.0) for name in names], dtype=torch.float64, device=wire.device)
@@ -48,6 +53,7 @@ def shared_sizes(schedule: Schedule, own: Mapping[int, nn.Module], output: nn.Li
     return dict(zip(names, found.tolist(), strict=True))
 
 
-def size_of(weights: Iterable[nn.Parameter]) -> float:
-    """Bytes of their gradients; at least one, so that a stage without weights is summed like all others."""
-    return max(1.0, float(sum(each.numel() * each.element_size() for each in weights if each.requires_grad)))
+def size_of(weights: Iterable[nn.Parameter], skip: Container[int] = ()) -> float:
+    """Bytes of their gradients, but for ids in `skip`; at least 1, so that all stages are summed alike."""
+    own = (each for each in weights if each.requires_grad and id(each) not in skip)
+    return max(1.0, float(sum(each.numel() * each.element_size() for each in own)))

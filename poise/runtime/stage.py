@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -204,11 +204,11 @@ class Stage:
             self.versions.update(microbatch, opened.weights)
 
 
-def gradients_of(module: nn.Module) -> list[Tensor]:
-    """This rank's gradients of a module's weights: zeros where no microbatch came by."""
+def gradients_of(module: nn.Module, skip: Container[int] = ()) -> list[Tensor]:
+    """This rank's gradients of a module's weights, but for those whose ids are in `skip`: zeros where none came by."""
     found = []
     for weight in module.parameters():
-        if weight.requires_grad:
+        if weight.requires_grad and id(weight) not in skip:
             weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
             found.append(own_part(weight.grad))
     return found

@@ -1,64 +1,60 @@
-"""Weights that are in several stages, as an embedding that is also the head: one gradient for all their copies."""
+"""Weights that are in several stages, as an embedding that is also the head: the copies of a rank."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
-import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 
-from poise.core.errors import ScheduleError
-from poise.runtime.models.cut import Tie
-from poise.runtime.pipeline import Pipeline
-from poise.runtime.subgroup import subgroup
+if TYPE_CHECKING:
+    from poise.runtime.models.cut import Tie
 
 
 class Ties:
-    """The tied weights of a pipeline, whose stages are `Part`s; made on all ranks together.
+    """The copies of tied weights in this rank's `modules`, by stage.
 
-    Each stage has a copy with the same first value. After a step `sum` gives each the sum of all gradients, so that
-    equal optimizers keep them equal. `repeated` are the copies here that a norm over all weights must not count again.
+    The Program sums their gradients (`poise.program.passes.ties`); equal optimizers then keep the copies equal.
     """
 
-    def __init__(self, pipeline: Pipeline, ties: Sequence[Tie]) -> None:
-        if ties and pipeline.schedule.updates != "flush":
-            raise ScheduleError(
-                f"updates {pipeline.schedule.updates} with the tied weight {ties[0].name}: its copies would drift "
-                "apart; choose updates flush, or a model without tied weights"
-            )
-        self._pipeline = pipeline
-        self._ties = [(tie, self._group(tie)) for tie in ties]
-        self.repeated = {
-            id(weight) for tie in ties for stage, weight in self._here(tie).items() if stage != next(iter(tie.places))
-        }
+    def __init__(self, ties: Sequence[Tie], modules: Mapping[int, nn.Module]) -> None:
+        self.ties = ties
+        self._copies: list[dict[int, nn.Parameter]] = [
+            {stage: modules[stage].get_parameter(local) for stage, local in tie.places.items() if stage in modules}
+            for tie in ties
+        ]
+        self.all = frozenset(id(weight) for copies in self._copies for weight in copies.values())
+        """The ids of all copies here."""
+        self.repeated = frozenset(
+            id(weight)
+            for tie, copies in zip(ties, self._copies, strict=True)
+            for stage, weight in copies.items()
+            if stage != next(iter(tie.places))
+        )
+        """Those that a norm over all weights must not count again."""
 
-    def sum(self) -> None:
-        """Sum the gradients over the stages: a collective of the ranks that have one of them."""
-        for tie, group in self._ties:
-            here = self._here(tie)
-            if not here:
-                continue
-            total = torch.zeros_like(next(iter(here.values())))
-            for stage, weight in here.items():
-                if self._pipeline.schedule.homes[stage][0] == self._pipeline.rank and weight.grad is not None:
-                    total += weight.grad
-            if group is not None:
-                dist.all_reduce(total, group=group)
-            for weight in here.values():
-                weight.grad = total.clone()
+    def stages(self, number: int) -> list[int]:
+        """The stages here that have a copy of a weight."""
+        return list(self._copies[number])
 
-    def _here(self, tie: Tie) -> dict[int, nn.Parameter]:
-        """This rank's copies by stage."""
-        stages = self._pipeline.stages
-        return {
-            stage: stages[stage].module.get_parameter(local) for stage, local in tie.places.items() if stage in stages
-        }
+    def gradient(self, number: int) -> Tensor:
+        """The gradient of all copies here, from then on that of the first one."""
+        first, *rest = self._copies[number].values()
+        if first.grad is None:
+            first.grad = torch.zeros_like(first)
+        for copy in rest:
+            if copy.grad is not None:
+                first.grad += copy.grad
+                copy.grad = None
+        return first.grad
 
-    def _group(self, tie: Tie) -> dist.ProcessGroup | None:
-        """The ranks with a copy; None on the others, and where one rank has them all."""
-        schedule, globals_ = self._pipeline.schedule, self._pipeline.wire.globals
-        ranks = sorted({globals_[home] for stage in tie.places for home in schedule.homes[stage]})
-        if len(ranks) < 2:
-            return None
-        return subgroup(ranks, self._pipeline.group, self._pipeline.wire.device)
+    def bytes(self, number: int) -> float:
+        """Of a weight's gradient; 0 where no copy is here."""
+        return max((each.numel() * float(each.element_size()) for each in self._copies[number].values()), default=0.0)
+
+    def spread(self, number: int) -> None:
+        """Give all copies here the gradient of the first."""
+        total = self.gradient(number)
+        for copy in list(self._copies[number].values())[1:]:
+            copy.grad = total.clone()

@@ -29,7 +29,6 @@ from poise.runtime.report import Report
 from poise.runtime.scale import LossScale
 from poise.runtime.stages import named, named_shard, stages_of
 from poise.runtime.store import Saved
-from poise.runtime.ties import Ties
 
 
 def train(job: Job, seat: Seat) -> None:
@@ -55,8 +54,8 @@ class Trainer:
         self.pipeline = Pipeline(
             job.schedule, made.parts, self.loss, device=self.device, optimizer=self._optimizer, output=made.output,
             watched=job.recording is not None, group=group, data=self.side, guard=guard,
+            ties=made.ties,
         )  # fmt: skip
-        self.ties = Ties(self.pipeline, made.ties)
         self.parts: dict[str, nn.Module] = {f"stage-{stage}": part for stage, part in made.parts.items()}
         self.weights = {f"stage-{stage}": named(part, self.beside) for stage, part in made.parts.items()}
         if made.output is not None:
@@ -65,7 +64,7 @@ class Trainer:
         self.optimizers = {name: self._made(name, part) for name, part in self.parts.items()}
         self.late = None
         if job.late and job.clip is not None:
-            skip = self.ties.repeated
+            skip = self.pipeline.ties.repeated
             self.late = LateNorm(self.pipeline, self.parts, self.optimizers, job.clip, self.beside, skip)
         self.data = _source(job)
         self.saved = Saved(self, job)
@@ -110,8 +109,6 @@ class Trainer:
                 self._keep(recording)
         else:
             outcome = self.pipeline.step(inputs, target, shared=shared)
-        with self.guard.together("tied weights"):
-            self.ties.sum()
         with self.guard.together("the loss"):
             losses = self.pipeline.losses(outcome)
             loss = torch.tensor(sum(losses) / len(losses), dtype=torch.float64, device=self.device)
@@ -122,7 +119,7 @@ class Trainer:
 
     def _count(self) -> int:
         """How many weights the model has: a collective of all pipelines' ranks and parts."""
-        total = torch.tensor(counts(self.pipeline, self.beside, self.ties.repeated), device=self.device)
+        total = torch.tensor(counts(self.pipeline, self.beside, self.pipeline.ties.repeated), device=self.device)
         dist.all_reduce(total, group=self.pipeline.group)
         return int(total.item())
 
@@ -146,7 +143,7 @@ class Trainer:
         right, figures = True, {}
         if self.job.schedule.updates == "flush" and self._measured:
             with self.guard.together("the norm of the gradients"):
-                found = norms(self.pipeline, self.beside, self.ties.repeated, self.loss.scale)
+                found = norms(self.pipeline, self.beside, self.pipeline.ties.repeated, self.loss.scale)
             figures = {"gradient_l2": found.l2, "gradient_l1": found.l1}
             by = factor(found.l2, self.job.clip) if self.job.clip is not None else 1.0
             scale((weight for part in self.parts.values() for weight in part.parameters()), by / self.loss.scale)

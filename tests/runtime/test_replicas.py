@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import Tensor, nn  # noqa: E402
 
 from poise.runtime import Pipeline  # noqa: E402
+from poise.runtime.models.cut import Tie  # noqa: E402
 from poise.runtime.norm import clip  # noqa: E402
 from poise.runtime.program.run import run_in_process  # noqa: E402
 from tests.runtime import test_in_process as one_pipeline  # noqa: E402
@@ -145,3 +146,52 @@ def test_sums_run_beside_the_backwards_of_other_stages() -> None:
         first = next(each for each in ran if each.task.lane == "sync")
         last = next(each for each in ran if str(each.task).startswith("0B"))
         assert first.start <= last.start
+
+
+def test_tied_weights_of_replicas_have_one_gradient() -> None:
+    """The first matrix is also the last one; on the wave both stages are on one rank."""
+    for name in ("zb_h1", "chimera", "zb_v", "interleaved", "two_bp"):
+        schedule, replicas = make(name, RANKS, MICROBATCHES), 2
+        stages = one_pipeline.stages_of(schedule)
+        last = schedule.stages - 1
+        stages[last][2].weight.data.copy_(stages[0][0].weight.data)  # type: ignore[index, operator]
+        tie = Tie("shared", {0: "0.weight", last: "2.weight"})
+        x, y = batch(schedule, replicas * MICROBATCHES)
+        found = run_in_process(schedule, stages, x, y, uneven, replicas=replicas, bucket_mb=0.0, ties=[tie])
+        one = deepcopy(stages)
+        one[last][2].weight = one[0][0].weight  # type: ignore[index]
+        truth, _ = alone(schedule, one, [], x, y, replicas * MICROBATCHES)
+        for modules in found.modules:
+            for stage, module in modules.items():
+                for own, true in zip(module.parameters(), truth[stage].parameters(), strict=True):
+                    assert own.grad is not None and true.grad is not None
+                    torch.testing.assert_close(own.grad, true.grad, rtol=0, atol=EXACT)
+
+
+def tied_error() -> float:
+    """The same on processes, a replica on two of them each; steps are repeated."""
+    world = torch.distributed.get_rank()
+    replica, rank = divmod(world, RANKS)
+    pipelines = [torch.distributed.new_group([2 * r, 2 * r + 1]) for r in range(2)]
+    sides = [torch.distributed.new_group([k, 2 + k]) for k in range(2)]
+    schedule = make("zb_v", RANKS, MICROBATCHES)
+    last = schedule.stages - 1
+    stages = one_pipeline.stages_of(schedule)
+    stages[last][2].weight.data.copy_(stages[1][0].weight.data)  # type: ignore[index, operator]
+    tie = Tie("shared", {1: "0.weight", last: "2.weight"})
+    x, y = batch(schedule, 2 * MICROBATCHES)
+    one = deepcopy(stages)
+    one[last][2].weight = one[1][0].weight  # type: ignore[index]
+    truth, _ = alone(schedule, one, [], x, y, 2 * MICROBATCHES)
+    pipeline = Pipeline(schedule, stages, uneven, group=pipelines[replica], data=sides[rank], ties=[tie])
+    for _ in range(3):
+        pipeline.step(x.chunk(2)[replica], y.chunk(2)[replica])
+    return max(
+        float((own.grad - true.grad).abs().max())  # type: ignore[operator]
+        for number, stage in pipeline.stages.items()
+        for own, true in zip(stage.module.parameters(), truth[number].parameters(), strict=True)
+    )
+
+
+def test_tied_weights_of_processes(pool: Pool) -> None:
+    assert max(pool.run(tied_error)) < EXACT

@@ -5,6 +5,7 @@ sized          bytes of messages (messages.py)
 reduced        gradients reduced over replicas of the Program (gradients.py)
 bucketed       reductions one after the other as one, as PyTorch DDP has them (buckets.py)
 replicated     several replicas of the Program, with those reductions among them (replicas.py)
+tied           gradients of weights that several stages have summed (ties.py)
 data_parallel  the three of them (data_parallel.py)
 gathered       sharded weights made whole for each run (gather.py)
 side_by_side   a forward and a backward at once (side_by_side.py)
@@ -22,8 +23,9 @@ from poise.program.passes.messages import sized
 from poise.program.passes.optimizer import optimized
 from poise.program.passes.replicas import replica, replicated
 from poise.program.passes.side_by_side import side_by_side
+from poise.program.passes.ties import tied
 
 __all__ = [
     "as_messages", "bucketed", "data_parallel", "gathered", "optimized", "reduced", "replica", "replicated",
-    "side_by_side", "sized",
+    "side_by_side", "sized", "tied",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ begins where the run before it does, and nothing waits for a scatter before the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from math import inf
 from typing import NamedTuple
@@ -33,13 +33,15 @@ class Run(NamedTuple):
 
 
 def wrapped(program: Program, seconds: Seconds, limit: float = inf) -> Program:
-    """Merge gathers, and the scatters of the same weights, into the largest buckets that stay hidden.
+    """Merge gathers, and scatters, into the largest buckets that stay hidden.
 
     program: as `gathered`, and with gradients as `reduced` (`run`, `reduce_scatter`), makes it.  The first gather stays
-    alone. From then on a bucket takes the next gather as long as it, together with the scatters of the bucket before
-    the one that computes, is no longer than that computation, and as long as the whole weights of both buckets are
-    within `limit` (in the unit of the values' sizes); the weights of a stage are in a bucket once. A bucket begins
-    where the first run of the bucket before it does.
+    alone. From then on a bucket takes the next gather as long as it, together with the scatters under way, is no longer
+    than the computations of the bucket before it, and as long as the whole weights of both are within `limit` (in the
+    unit of the values' sizes); the weights of a stage are in a bucket once. It begins where the first run of the bucket
+    before it does. Scatters are merged by the mirror image of the rule: the last one, behind which nothing computes,
+    stays alone, and each bucket is no longer than the computations up to the end of the bucket behind it. (In the paper
+    a bucket's scatters are merged like its gathers; the last one would then be seen whole.)
     """
     into = Builder.of(program)
     for rank in range(program.ranks):
@@ -63,11 +65,11 @@ class _Rank:
 
     def wrap(self) -> None:
         """Write the rank's lanes anew."""
-        found = self._buckets()
+        late = self._scattered()
+        if late:
+            self.into.rows[Lane(self.rank, SYNC)] = [late[run] for run in sorted(late)]
+        found = self._gathered({run: self.seconds(task) for run, task in late.items()})
         self.into.rows[Lane(self.rank, GATHER)] = [joined(self.gathers[begin:end]) for begin, end in found]
-        if any(self.scatters):
-            groups = [[task for each in self.scatters[begin:end] for task in each] for begin, end in found]
-            self.into.rows[Lane(self.rank, SYNC)] = [joined(each) for each in groups if each]
         self._requests(found)
 
     def _run(self, gather: Task) -> Run:
@@ -77,18 +79,32 @@ class _Rank:
         computing = (task for task in self.row[first:last] if task.kind in WITH_WEIGHTS | ADD)
         return Run(first, last, sum(map(self.seconds, computing)))
 
-    def _buckets(self) -> list[tuple[int, int]]:
-        """From which gather to which, end excluded, each bucket goes."""
+    def _scattered(self) -> dict[int, Task]:
+        """Buckets of scatters by the last run of each, from the last one on."""
+        found: dict[int, Task] = {}
+        bucket: list[Task] = []
+        last = behind = len(self.runs) - 1
+        for run in reversed([run for run, row in enumerate(self.scatters) if row]):
+            merged = [*self.scatters[run], *bucket]
+            hidden = sum(each.seconds for each in self.runs[last + 1 : behind + 1])
+            if bucket and self.seconds(joined(merged)) > hidden:
+                found[last], behind = joined(bucket), last
+                merged = [*self.scatters[run]]
+            if len(merged) == len(self.scatters[run]):
+                last = run
+            bucket = merged
+        return found | ({last: joined(bucket)} if bucket else {})
+
+    def _gathered(self, late: Mapping[int, float]) -> list[tuple[int, int]]:
+        """From which gather to which, end excluded, each bucket goes; `late`: seconds of scatters behind runs."""
         found = [(0, 1)]
-        before: list[Task] = []
         while found[-1][1] < len(self.gathers):
-            computing = found[-1]
-            time = sum(run.seconds for run in self.runs[slice(*computing)])
-            late = self.seconds(joined(before)) if before else 0.0
-            begin, end = computing[1], computing[1] + 1
-            while end < len(self.gathers) and self._fits(computing, (begin, end + 1), time - late):
+            first, begin = found[-1]
+            time = sum(run.seconds for run in self.runs[first:begin])
+            time -= sum(late.get(run, 0.0) for run in range(first - 1, begin - 1))
+            end = begin + 1
+            while end < len(self.gathers) and self._fits((first, begin), (begin, end + 1), time):
                 end += 1
-            before = [task for each in self.scatters[slice(*computing)] for task in each]
             found.append((begin, end))
         return found
 

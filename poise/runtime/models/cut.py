@@ -32,9 +32,9 @@ class Cut:
 def cut(model: Segmented, stages: int, length: int, costs: Sequence[float] | None = None) -> Cut:
     """The model as `stages` stages for sequences of `length` tokens, so that the dearest stage is as cheap as can be.
 
-    A weight in several stages is found by identity; each stage behind the first gets a copy, and `Ties` sums the
-    gradients. The stages take the model's own modules, but for those copies. costs: of the segments; default: FLOPs.
-    ScheduleError with too few segments.
+    A weight in several stages is found by identity; each stage behind the first gets a copy, and a `Pipeline` with
+    the `ties` sums the gradients. The stages take the model's own modules, but for those copies. costs: of the
+    segments; default: FLOPs.  ScheduleError with too few segments.
     """
     segments = list(model.segments())
     costs = costs or [cost(segment.module, length) for segment in segments]

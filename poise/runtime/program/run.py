@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from poise.pipeline.lower import program_of
 from poise.pipeline.schedule import Schedule
 from poise.program import Program
-from poise.program.passes import data_parallel
+from poise.program.passes import data_parallel, tied
 from poise.program.passes.buckets import FIRST, MIB
 from poise.program.task import rank_of
+from poise.runtime.models.cut import Tie
 from poise.runtime.program.handle import Payload
 from poise.runtime.program.inproc import InProcess, run_threads
 from poise.runtime.program.interpreter import Interpreter, Ran
@@ -21,6 +22,7 @@ from poise.runtime.program.output import OutputShard
 from poise.runtime.program.stages import StageKernels, cut
 from poise.runtime.replicas import size_of
 from poise.runtime.stage import LossFn, Stage
+from poise.runtime.ties import Ties
 
 
 @dataclass
@@ -38,16 +40,16 @@ class Executed:
 def run_in_process(
     schedule: Schedule, stages: Sequence[nn.Module], inputs: Tensor, target: Tensor, loss_fn: LossFn, *,
     outputs: Sequence[nn.Linear] = (), replicas: int = 1, bucket_mb: float = 25.0,
-    edit: Callable[[Program], Program] = lambda program: program,
+    ties: Sequence[Tie] = (), edit: Callable[[Program], Program] = lambda program: program,
 ) -> Executed:  # fmt: skip
     """Prove `schedule` and run it once, each rank as a thread with copies of its stages; all in one process.
 
     `outputs` are the shards of the output layer, for schedules with vocabulary passes. The batch is shared out to
     `replicas` of the schedule, whose gradients are summed in buckets of `bucket_mb` MiB: copy r of rank k is rank
-    k + r·ranks, its microbatch b is number b + r·microbatches. `edit` makes another Program of that of the schedule, as
-    `side_by_side` does.
+    k + r·ranks, its microbatch b is number b + r·microbatches. `ties` are weights that are in several stages. `edit`
+    makes another Program of that of the schedule, as `side_by_side` does.
     """
-    program = edit(_program(schedule, stages, outputs, replicas, bucket_mb))
+    program = edit(_program(schedule, stages, outputs, replicas, bucket_mb, ties))
     program.prove()
     size, count = len(schedule.ranks), schedule.microbatches * replicas
     parts, targets = cut(inputs, count, "inputs"), cut(target, count, "target")
@@ -64,7 +66,7 @@ def run_in_process(
         shard = (
             OutputShard(deepcopy(outputs[place]), transport, root, schedule.barriers, place) if outputs else None
         )  # fmt: skip
-        kernels = StageKernels(transport, made, shard)
+        kernels = StageKernels(transport, made, shard, Ties(ties, {each: stage.module for each, stage in made.items()}))
         kernels.begin(targets)
         ran: list[Ran] = []
         interpreter = Interpreter(program, rank, kernels.table, transport.changed, note=ran.append)
@@ -82,13 +84,16 @@ def run_in_process(
 
 
 def _program(
-    schedule: Schedule, stages: Sequence[nn.Module], outputs: Sequence[nn.Linear], replicas: int, bucket_mb: float
+    schedule: Schedule, stages: Sequence[nn.Module], outputs: Sequence[nn.Linear], replicas: int, bucket_mb: float,
+    ties: Sequence[Tie],
 ) -> Program:  # fmt: skip
-    program = program_of(schedule)
+    program = tied(program_of(schedule), [list(tie.places) for tie in ties])
     if replicas == 1:
         return program
-    bytes = [size_of(stage.parameters()) for stage in stages]
+    shared = Ties(ties, dict(enumerate(stages)))
+    bytes = [size_of(stage.parameters(), shared.all) for stage in stages]
     others = {f"out{number}": size_of(shard.parameters()) for number, shard in enumerate(outputs)}
+    others |= {f"tied{number}": shared.bytes(number) for number in range(len(ties))}
     cap = bucket_mb * MIB
     return data_parallel(program, replicas, bytes, others=others, cap=cap, first=min(FIRST, cap))
 

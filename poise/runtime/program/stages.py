@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from poise.core.errors import ScheduleError
 from poise.program import Task
@@ -17,7 +17,8 @@ from poise.runtime.program.handle import Handle, InThread, Payload
 from poise.runtime.program.interpreter import NOT_YET, Kernel
 from poise.runtime.program.output import OutputShard
 from poise.runtime.program.transport import Transport
-from poise.runtime.stage import Stage, gradients_of
+from poise.runtime.stage import Stage, gradients_of, own_part
+from poise.runtime.ties import Ties
 
 Reads = Sequence[Payload]
 Made = Sequence[Payload] | Handle
@@ -30,8 +31,12 @@ class StageKernels:
     there.
     """
 
-    def __init__(self, transport: Transport, stages: Mapping[int, Stage], shard: OutputShard | None = None) -> None:
+    def __init__(
+        self, transport: Transport, stages: Mapping[int, Stage], shard: OutputShard | None = None,
+        ties: Ties | None = None,
+    ) -> None:  # fmt: skip
         self.transport, self.stages, self.shard = transport, stages, shard
+        self.ties = ties or Ties((), {})
         self.targets: Sequence[Tensor | None] = ()
         self.shared: Sequence[Mapping[str, Tensor]] = ()
         self._threads: dict[str, ThreadPoolExecutor] = {}
@@ -40,7 +45,7 @@ class StageKernels:
         self.table: dict[str, Kernel] = {
             "F": self._forward, "F_NO_GRAD": self._forward, "R": self._recompute, "B": self._backward,
             "I": self._backward, "W": self._weight, "S": self._softmax, "T": self._rest, "scale": self._scale,
-            "update": _nothing, "wait": self._reserve, "send": self._send, "recv": self._receive,
+            "update": self._update, "wait": self._reserve, "send": self._send, "recv": self._receive,
             "broadcast": self._broadcast, "all_reduce": self._sum, "copy": self._copy, "free": self._free,
         }  # fmt: skip
 
@@ -88,7 +93,7 @@ class StageKernels:
 
     def _weight(self, task: Task, reads: Reads) -> Made:
         self.stages[task.arg[0]].backward_weight(task.arg[1])
-        return (None,)
+        return (None,) * len(task.writes)
 
     def _scale(self, task: Task, reads: Reads) -> Made:
         numerator, denominator = task.arg
@@ -102,12 +107,27 @@ class StageKernels:
         if name.startswith("out"):
             assert self.shard is not None
             return gradients_of(self.shard.layer)
-        number = int(name[1:])
+        if name.startswith("tied"):
+            number = int(name[4:])
+            for stage in self.ties.stages(number):
+                self._scatter(stage)
+            return [own_part(self.ties.gradient(number))]
+        return gradients_of(self._scatter(int(name[1:])), self.ties.all)
+
+    def _scatter(self, number: int) -> nn.Module:
+        """A stage's module, whose gradients are this rank's part of those of all data ranks if it is sharded."""
         module = self.stages[number].module
         if number not in self._scattered:
             self._scattered.add(number)
             fsdp.reduce(module)
-        return gradients_of(module)
+        return module
+
+    def _update(self, task: Task, reads: Reads) -> Made:
+        """The optimizer runs behind the step; here the copies of a tied weight get their gradient."""
+        name = stem(task.writes[0])
+        if name.startswith("tied"):
+            self.ties.spread(int(name[4:]))
+        return (None,)
 
     def _send(self, task: Task, reads: Reads) -> Made:
         return self.transport.send(task, reads[0])
@@ -176,10 +196,6 @@ class StageKernels:
         future = thread.submit(run)
         future.add_done_callback(lambda _: self.transport.changed.set())
         return InThread(future)
-
-
-def _nothing(task: Task, reads: Reads) -> Made:
-    return (None,) * len(task.writes)
 
 
 def cut(tensor: Tensor, count: int, name: str) -> list[Tensor]:

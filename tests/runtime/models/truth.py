@@ -16,7 +16,6 @@ from poise.runtime.models.cut import Cut, cut
 from poise.runtime.models.part import materialise
 from poise.runtime.models.read import read
 from poise.runtime.norm import Norms, norms
-from poise.runtime.ties import Ties
 
 LENGTH = 24
 MICROBATCHES = 8
@@ -59,17 +58,15 @@ def piped(config: dict[str, Any], schedule: str, change: str = "") -> tuple[floa
         part.recompute = change == "recompute"
         if change == "compile":
             part.compile_segments(backend="aot_eager")
-    pipeline = Pipeline(plan, found.parts, cross_entropy)
-    ties = Ties(pipeline, found.ties)
+    pipeline = Pipeline(plan, found.parts, cross_entropy, ties=found.ties)
     tokens, target, shared = batch()
     with warnings.catch_warnings():
         if change == "compile":
             warnings.simplefilter("ignore")  # those of torch.compile about its own work
         outcome = pipeline.step(tokens, target, shared=shared)
-    ties.sum()
     gradients: dict[str, list[Tensor]] = {}
     for stage in pipeline.stages.values():
         for local, weight in stage.module.named_parameters():
             assert weight.grad is not None
             gradients.setdefault(stage.module.names[local], []).append(weight.grad)  # type: ignore[union-attr, index]
-    return sum(pipeline.losses(outcome)) / plan.microbatches, gradients, norms(pipeline, skip=ties.repeated)
+    return sum(pipeline.losses(outcome)) / plan.microbatches, gradients, norms(pipeline, skip=pipeline.ties.repeated)
