@@ -33,6 +33,7 @@ _TRIED = ("setting", "compare", "settings", "sweeps", "capacities", "runs", "poi
 MODELS = {
     "cost": "cost", "workload": "workload", "planner": "plan/training", "export": "plan/training/exports",
     "schedule": "pipeline/schedules", "learning rate": "runtime/learning_rates",
+    "sharding": "sharding",
 }  # fmt: skip
 """What stands in place of a slot where a system is no policy, and the folder that has its files."""
 
