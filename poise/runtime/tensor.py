@@ -7,6 +7,7 @@ inner width; each passes one sum over the ranks forward and one backward.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -48,8 +49,19 @@ class TensorPeers:
         """This rank's part of a weight, along a dimension that holds `times` tensors behind one another."""
         pieces = [each.chunk(self.parts, by)[self.part] for each in weight.data.chunk(times, by)]
         own = nn.Parameter(torch.cat(pieces, by))
-        own.is_part = True  # type: ignore[attr-defined]
+        own.is_part, own.whole = True, weight.shape  # type: ignore[attr-defined]
+        own.part_from = partial(self.cut, by=by, times=times)  # type: ignore[attr-defined]
         return own
+
+    def columns(self, layer: nn.Module, times: int = 1) -> None:
+        """Keep this rank's part of a layer's outputs, which are `times` tensors behind one another."""
+        layer.weight = self.cut(layer.weight, getattr(layer, "outputs", 0), times)  # type: ignore[arg-type]
+        if layer.bias is not None:
+            layer.bias = self.cut(layer.bias, 0, times)  # type: ignore[arg-type]
+
+    def rows(self, layer: nn.Module) -> None:
+        """Keep this rank's part of a layer's inputs; the bias stays whole."""
+        layer.weight = self.cut(layer.weight, 1 - getattr(layer, "outputs", 0))  # type: ignore[arg-type, operator]
 
 
 def counted(weight: nn.Parameter, beside: TensorPeers | None) -> bool:
@@ -63,13 +75,20 @@ def enter(x: Tensor, beside: TensorPeers | None) -> Tensor:
     return found
 
 
-def leave(x: Tensor, layer: nn.Linear, beside: TensorPeers | None) -> Tensor:
+def leave(x: Tensor, layer: nn.Module, beside: TensorPeers | None) -> Tensor:
     """A layer that is cut by rows: the sum over the ranks, and the bias once."""
     if beside is None:
         found: Tensor = layer(x)
         return found
-    total: Tensor = _Leave.apply(functional.linear(x, layer.weight), beside)  # type: ignore[no-untyped-call]
-    return total + layer.bias
+    weight: Any = layer.weight.t() if getattr(layer, "outputs", 0) else layer.weight  # type: ignore[operator]
+    summed = total(functional.linear(x, weight), beside)
+    return summed if layer.bias is None else summed + layer.bias
+
+
+def total(x: Tensor, beside: TensorPeers | None) -> Tensor:
+    """The sum of all ranks' terms, whose gradient each of them gets."""
+    found: Tensor = x if beside is None else _Leave.apply(x, beside)  # type: ignore[no-untyped-call]
+    return found
 
 
 class _Enter(Function):

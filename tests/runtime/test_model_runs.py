@@ -132,7 +132,7 @@ def test_tensorboard_has_the_figures(documents: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "error"),
     [
-        ({"tensor": 2}, "--tensor 2: only the built-in decoder is shared"),
+        ({"tensor": 3}, "--tensor 3: num_attention_heads is 4 and does not divide into so many parts; give a divisor"),
         ({"hidden": 8}, "--hidden 8: sizes are those of --model"),
         ({"model": None}, "--data packed: the built-in decoder sees all of a row; give a --model"),
         ({"data": "chopped"}, "--data chopped: give bytes, packed or padded"),
