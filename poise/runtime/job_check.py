@@ -44,7 +44,7 @@ def check(job: Job) -> None:
 
 def _check_model(job: Job, shape: Shape) -> None:
     """What a model of a config.json cannot be combined with."""
-    _check_shared(shape, job.tensor)
+    check_shared(shape, job.tensor)
     if job.schedule.barriers:
         raise UserError("--model: vocabulary passes are run with the built-in decoder alone; give another schedule")
     if shape.tied and job.schedule.updates != "flush" and job.schedule.stages > 1:
@@ -66,7 +66,7 @@ def _check_model(job: Job, shape: Shape) -> None:
         raise UserError(f"--model: bytes need a vocabulary of {BYTES}, it has {shape.vocabulary}; give another one")
 
 
-def _check_shared(shape: Shape, parts: int) -> None:
+def check_shared(shape: Shape, parts: int) -> None:
     """What processes cannot share: what does not divide, and random numbers that all would have to draw alike."""
     counts = {"num_attention_heads": shape.heads}
     if shape.latent is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -61,7 +61,7 @@ class TensorPeers:
 
     def rows(self, layer: nn.Module) -> None:
         """Keep this rank's part of a layer's inputs; the bias stays whole."""
-        layer.weight = self.cut(layer.weight, 1 - getattr(layer, "outputs", 0))  # type: ignore[arg-type, operator]
+        layer.weight = self.cut(layer.weight, 1 - getattr(layer, "outputs", 0))  # type: ignore[arg-type]
 
 
 def counted(weight: nn.Parameter, beside: TensorPeers | None) -> bool:
@@ -81,8 +81,8 @@ def leave(x: Tensor, layer: nn.Module, beside: TensorPeers | None) -> Tensor:
         found: Tensor = layer(x)
         return found
     weight: Any = layer.weight.t() if getattr(layer, "outputs", 0) else layer.weight  # type: ignore[operator]
-    summed = total(functional.linear(x, weight), beside)
-    return summed if layer.bias is None else summed + layer.bias
+    summed, bias = total(functional.linear(x, weight), beside), cast(Tensor | None, layer.bias)
+    return summed if bias is None else summed + bias
 
 
 def total(x: Tensor, beside: TensorPeers | None) -> Tensor:

@@ -47,7 +47,7 @@ class LatentAttention(nn.Module):
         q = self._queries(x).view(*x.shape[:2], heads, -1).transpose(1, 2)
         compressed, key = self.kv_a_proj_with_mqa(x).split([of.kv_rank, of.rotary], -1)
         common = enter(torch.cat((self.kv_a_layernorm(compressed), key), -1), self.beside)
-        compressed, key = common.split([of.kv_rank, of.rotary], -1)
+        compressed, key = torch.split(common, [of.kv_rank, of.rotary], -1)
         pairs = self.kv_b_proj(compressed).unflatten(-1, (heads, -1)).transpose(1, 2)
         plain, v = pairs.split([of.plain, of.value], -1)
         turned = angles(places(x, positions), self.turns, amplitude(self.shape.rope), q)

@@ -64,7 +64,8 @@ def materialise(
                 name = part.names.get(f"{prefix}.{key}", key)
                 first = _first(name, getattr(weight, "whole", weight.shape), seed, std).to(device, dtype)
                 take = getattr(weight, "part_from", nn.Parameter)  # this rank's part, where ranks share a layer
-                made[id(weight)] = take(first).requires_grad_(weight.requires_grad)
+                made[id(weight)] = take(first)
+                made[id(weight)].requires_grad_(weight.requires_grad)
             setattr(module, key, made[id(weight)])
 
 
