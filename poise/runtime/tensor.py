@@ -1,7 +1,8 @@
 """Tensor parallelism inside stages: ranks that share each layer's work, and its weights by columns and by rows.
 
-Megatron-LM (Shoeybi et al., arXiv 1909.08053, section 3): attention is cut by heads, the feed-forward layers by its
-inner width; each passes one sum over the ranks forward and one backward.
+Megatron-LM (Shoeybi et al., arXiv 1909.08053, section 3): attention is cut by heads, the feed-forward layers and each
+expert by their inner width; each passes one sum over the ranks forward and one backward. What all ranks compute, as a
+router's weights or norms of heads, and each uses for its own part, has another sum of its gradients (`enter`).
 """
 
 from __future__ import annotations
