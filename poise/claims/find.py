@@ -32,7 +32,8 @@ _TRIED = ("setting", "compare", "settings", "sweeps", "capacities", "runs", "poi
 
 MODELS = {
     "cost": "cost", "workload": "workload", "planner": "plan/training", "export": "plan/training/exports",
-    "schedule": "pipeline/schedules", "pass": "program/passes", "learning rate": "runtime/learning_rates",
+    "schedule": "pipeline/schedules", "pass": "program/passes", "sharding": "sharding",
+    "learning rate": "runtime/learning_rates",
 }  # fmt: skip
 """What stands in place of a slot where a system is no policy, and the folder that has its files."""
 

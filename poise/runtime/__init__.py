@@ -9,6 +9,7 @@ between    Wire (wire.py): tensors from rank to rank, first in first out; share.
            pipeline
 measured   Recording (recording.py): when everything ran and what was held; to Costs and to a trace
 faults     Guard (guard.py): find the failed rank and stop the others; Ranks (ranks.py): processes of this machine
+shared     tensor.py: layers whose heads and inner widths several ranks share
 models     models/: decoders from a config.json in segments and stages; ties.py: weights of several stages
 training   command.py: `poise train run` of a Job (job.py) by train.py on its stages (stages.py); data.py, documents.py;
            loss.py: mean over tokens; learning_rates/; groups.py: weight decay; norm.py: clipping, late.py: clipping

@@ -49,8 +49,8 @@ class Attention(nn.Module):
     def share(self, beside: TensorPeers) -> None:
         """Keep this rank's heads alone."""
         self.beside, self.heads = beside, self.heads // beside.parts
-        self.qkv.weight, self.qkv.bias = (beside.cut(each, 0, 3) for each in (self.qkv.weight, self.qkv.bias))
-        self.out.weight = beside.cut(self.out.weight, 1)
+        beside.columns(self.qkv, 3)
+        beside.rows(self.out)
 
 
 class FeedForward(nn.Module):
@@ -70,8 +70,8 @@ class FeedForward(nn.Module):
     def share(self, beside: TensorPeers) -> None:
         """Keep this rank's part of the inner width alone."""
         self.beside = beside
-        self.up.weight, self.up.bias = (beside.cut(each, 0) for each in (self.up.weight, self.up.bias))
-        self.down.weight = beside.cut(self.down.weight, 1)
+        beside.columns(self.up)
+        beside.rows(self.down)
 
 
 class Head(nn.Module):

@@ -44,8 +44,7 @@ def check(job: Job) -> None:
 
 def _check_model(job: Job, shape: Shape) -> None:
     """What a model of a config.json cannot be combined with."""
-    if job.tensor > 1:
-        raise UserError(f"--tensor {job.tensor}: only the built-in decoder is shared; leave it or --model out")
+    check_shared(shape, job.tensor)
     if job.schedule.barriers:
         raise UserError("--model: vocabulary passes are run with the built-in decoder alone; give another schedule")
     if shape.tied and job.schedule.updates != "flush" and job.schedule.stages > 1:
@@ -65,6 +64,26 @@ def _check_model(job: Job, shape: Shape) -> None:
         )
     if job.data == "bytes" and shape.vocabulary < BYTES:
         raise UserError(f"--model: bytes need a vocabulary of {BYTES}, it has {shape.vocabulary}; give another one")
+
+
+def check_shared(shape: Shape, parts: int) -> None:
+    """What processes cannot share: what does not divide, and random numbers that all would have to draw alike."""
+    counts = {"num_attention_heads": shape.heads}
+    if shape.latent is None:
+        counts["num_key_value_heads"] = shape.kv_heads
+    if not all(shape.sparse):
+        counts["intermediate_size"] = shape.inner
+    if shape.experts is not None:
+        counts |= {"the experts' inner width": shape.experts.inner, "the shared expert's width": shape.experts.shared}
+    for name, count in counts.items():
+        if count % parts:
+            raise UserError(
+                f"--tensor {parts}: {name} is {count} and does not divide into so many parts; give a divisor"
+            )
+    if parts > 1 and shape.dropout:
+        raise UserError(
+            f"--tensor {parts}: dropout of {shape.dropout} would differ between the processes of a stage; set it to 0"
+        )
 
 
 def _check_numbers(job: Job) -> None:

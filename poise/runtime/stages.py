@@ -13,7 +13,7 @@ from poise.runtime.decoder import Head, decoder, segments_of
 from poise.runtime.job import Job
 from poise.runtime.models import build
 from poise.runtime.models.cut import Cut, Tie, cut
-from poise.runtime.models.part import Part, materialise
+from poise.runtime.models.part import Part, materialise, share
 from poise.runtime.tensor import TensorPeers
 
 _TYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -32,7 +32,7 @@ class Stages:
 def stages_of(job: Job, rank: int, device: torch.device, beside: TensorPeers | None) -> Stages:
     """Those of a rank of the pipeline, on their device."""
     own = [stage for stage, homes in enumerate(job.schedule.homes) if rank in homes]
-    made, output = _built_in(job, rank, beside) if job.shape is None else (_built(job, own, device), None)
+    made, output = _built_in(job, rank, beside) if job.shape is None else (_built(job, own, device, beside), None)
     parts = {stage: made.parts[stage] for stage in own}
     for part in parts.values():
         part.to(device)
@@ -56,13 +56,15 @@ def named_shard(output: nn.Linear, rank: int, ranks: int) -> dict[str, nn.Parame
     return {f"head.out.weight@{rank}-of-{ranks}": weight for weight in output.parameters()}
 
 
-def _built(job: Job, own: Iterable[int], device: torch.device) -> Cut:
+def _built(job: Job, own: Iterable[int], device: torch.device, beside: TensorPeers | None) -> Cut:
     """Only the rank's own stages get memory."""
     assert job.shape is not None
     with torch.device("meta"):
         model = build(job.shape)
     made = cut(model, job.schedule.stages, job.size.length)
     for stage in own:
+        if beside is not None:
+            share(made.parts[stage], beside)
         materialise(made.parts[stage], seed=job.seed, std=model.std, device=device)
     return made
 

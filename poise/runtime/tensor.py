@@ -1,13 +1,15 @@
 """Tensor parallelism inside stages: ranks that share each layer's work, and its weights by columns and by rows.
 
-Megatron-LM (Shoeybi et al., arXiv 1909.08053, section 3): attention is cut by heads, the feed-forward layers by its
-inner width; each passes one sum over the ranks forward and one backward.
+Megatron-LM (Shoeybi et al., arXiv 1909.08053, section 3): attention is cut by heads, the feed-forward layers and each
+expert by their inner width; each passes one sum over the ranks forward and one backward. What all ranks compute, as a
+router's weights or norms of heads, and each uses for its own part, has another sum of its gradients (`enter`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -48,8 +50,19 @@ class TensorPeers:
         """This rank's part of a weight, along a dimension that holds `times` tensors behind one another."""
         pieces = [each.chunk(self.parts, by)[self.part] for each in weight.data.chunk(times, by)]
         own = nn.Parameter(torch.cat(pieces, by))
-        own.is_part = True  # type: ignore[attr-defined]
+        own.is_part, own.whole = True, weight.shape  # type: ignore[attr-defined]
+        own.part_from = partial(self.cut, by=by, times=times)  # type: ignore[attr-defined]
         return own
+
+    def columns(self, layer: nn.Module, times: int = 1) -> None:
+        """Keep this rank's part of a layer's outputs, which are `times` tensors behind one another."""
+        layer.weight = self.cut(layer.weight, getattr(layer, "outputs", 0), times)  # type: ignore[arg-type]
+        if layer.bias is not None:
+            layer.bias = self.cut(layer.bias, 0, times)  # type: ignore[arg-type]
+
+    def rows(self, layer: nn.Module) -> None:
+        """Keep this rank's part of a layer's inputs; the bias stays whole."""
+        layer.weight = self.cut(layer.weight, 1 - getattr(layer, "outputs", 0))  # type: ignore[arg-type]
 
 
 def counted(weight: nn.Parameter, beside: TensorPeers | None) -> bool:
@@ -63,13 +76,20 @@ def enter(x: Tensor, beside: TensorPeers | None) -> Tensor:
     return found
 
 
-def leave(x: Tensor, layer: nn.Linear, beside: TensorPeers | None) -> Tensor:
+def leave(x: Tensor, layer: nn.Module, beside: TensorPeers | None) -> Tensor:
     """A layer that is cut by rows: the sum over the ranks, and the bias once."""
     if beside is None:
         found: Tensor = layer(x)
         return found
-    total: Tensor = _Leave.apply(functional.linear(x, layer.weight), beside)  # type: ignore[no-untyped-call]
-    return total + layer.bias
+    weight: Any = layer.weight.t() if getattr(layer, "outputs", 0) else layer.weight  # type: ignore[operator]
+    summed, bias = total(functional.linear(x, weight), beside), cast(Tensor | None, layer.bias)
+    return summed if bias is None else summed + bias
+
+
+def total(x: Tensor, beside: TensorPeers | None) -> Tensor:
+    """The sum of all ranks' terms, whose gradient each of them gets."""
+    found: Tensor = x if beside is None else _Leave.apply(x, beside)  # type: ignore[no-untyped-call]
+    return found
 
 
 class _Enter(Function):

@@ -4,6 +4,7 @@ signatures  signature.py: Mesh, Signature (split, broadcast, partial sum along e
             another
 a graph     graph.py: Graph, Op by an equation; rules.py: the signatures with which an operation runs on each device
             alone; gradients.py: its backward pass; layers.py: decoder layers
+papers      dimensions.py: tensor parallelism of one to three dimensions; compared.py: beside plans by hand
 plans       plan.py: Plan, its moves and bytes; propagate.py: from some annotated tensors to all; cheapest.py: the
             signatures of fewest bytes
 """

@@ -7,6 +7,7 @@ program a shortest path over signatures; where tensors are read again later, it 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 
 from poise.core.errors import UserError
 from poise.sharding.boxing import box, moved
@@ -28,8 +29,9 @@ def cheapest(
     """The plan of fewest bytes in which the tensors of `allowed` are kept as one of their signatures.
 
     Others are kept as they are made; given ones may begin as any signature without sums.
-    work: how many bytes a multiply-add is worth, summed over devices; with 0 it costs nothing to repeat all work on
-    every device. UserError where more than `limit` combinations of signatures are open at a time.
+    work: how many bytes a multiply-add is worth, summed over devices. With 0 it costs nothing to repeat all work on
+    every device, with inf each operation is shared by as many as can. UserError where more than `limit` combinations of
+    signatures are open at a time.
     """
     last = {name: at for at, op in enumerate(graph.ops) for name in op.inputs}
     states: States = {(): (0.0, {}, None)}
@@ -61,21 +63,27 @@ def _one(
     """The best way to each state behind an operation."""
     found: States = {}
     shape = graph.shapes[op.output]
+    known = _shared(op, mesh) if work == inf else [(rule, work * op.work / rule.ways) for rule in rules(op, mesh)]
     for cost, there, chain in states.values():
-        for rule in rules(op, mesh):
-            spent = cost + work * op.work * (mesh.devices // rule.ways)
-            spent += sum(map(moved, feeds(graph, mesh, op, rule, there)))
+        for rule, price in known:
+            spent = cost + price * mesh.devices + sum(map(moved, feeds(graph, mesh, op, rule, there)))
             more = {name: each for name, each in there.items() if name not in done}
             for name, wanted in zip(op.inputs, rule.inputs, strict=True):
                 if name in more and wanted not in more[name]:
                     more[name] = (*more[name], wanted)
             for after in kept or (rule.output,):
-                price = spent + moved(box(shape, rule.output, after, mesh, graph.itemsize))
+                total = spent + moved(box(shape, rule.output, after, mesh, graph.itemsize))
                 behind = more if op.output in done else {**more, op.output: (after,)}
                 key = _key(behind)
-                if key not in found or price < found[key][0]:
-                    found[key] = (price, behind, ((chain, op.output, after), op.output, rule))
+                if key not in found or total < found[key][0]:
+                    found[key] = (total, behind, ((chain, op.output, after), op.output, rule))
     return found
+
+
+def _shared(op: Op, mesh: Mesh) -> list[tuple[Rule, float]]:
+    """The rules of most devices, whose work is no cost."""
+    most = max(rule.ways for rule in rules(op, mesh))
+    return [(rule, 0.0) for rule in rules(op, mesh) if rule.ways == most]
 
 
 def _key(there: There) -> State:

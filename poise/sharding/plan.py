@@ -85,15 +85,25 @@ def greedy(graph: Graph, mesh: Mesh, kept: Mapping[str, Signature]) -> Plan:
     plan = Plan(graph, mesh, {name: kept[name] for name in graph.given})
     there: There = {name: (kept[name],) for name in graph.given}
     for op in graph.ops:
-
-        def price(rule: Rule, op: Op = op) -> tuple[int, int]:
-            shape = graph.shapes[op.output]
-            into = sum(moved(each) for each in feeds(graph, mesh, op, rule, there))
-            behind = moved(box(shape, rule.output, kept[op.output], mesh, graph.itemsize)) if op.output in kept else 0
-            return into + behind, -rule.ways
-
-        _run(plan, op, min(rules(op, mesh), key=price), there, kept.get(op.output))
+        _run(plan, op, _cheapest(graph, mesh, op, there, kept.get(op.output)), there, kept.get(op.output))
     return plan
+
+
+def _cheapest(graph: Graph, mesh: Mesh, op: Op, there: There, kept: Signature | None) -> Rule:
+    """The rule of fewest bytes, then of most devices that share the work: those of cheap inputs are looked at first."""
+    known = rules(op, mesh)
+    order = sorted(
+        (sum(map(moved, feeds(graph, mesh, op, rule, there))), -rule.ways, at) for at, rule in enumerate(known)
+    )
+    best = None
+    for into, ways, at in order:
+        if best is not None and into > best[0]:
+            break
+        after = known[at].output if kept is None else kept
+        behind = moved(box(graph.shapes[op.output], known[at].output, after, mesh, graph.itemsize))
+        best = min(best or (into + behind, ways, at), (into + behind, ways, at))
+    assert best is not None  # splitting nothing is always a rule
+    return known[best[2]]
 
 
 def feeds(graph: Graph, mesh: Mesh, op: Op, rule: Rule, there: There) -> list[Moves]:

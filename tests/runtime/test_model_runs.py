@@ -72,6 +72,19 @@ def test_a_run_goes_on_under_another_layout(documents: Path, tmp_path: Path) -> 
     assert all(tokens < 4 * 32 for tokens in column(figures, "tokens"))  # each document's last token has no target
 
 
+def test_processes_share_each_layer(documents: Path, tmp_path: Path) -> None:
+    """Two processes for each of two ranks: losses, norms and number of weights of one process for each."""
+    config = {**CONFIGS["qwen3_moe"], "vocab_size": 256}
+    for tensor in (1, 2):
+        figures = tmp_path / f"{tensor}.jsonl"
+        run(wish(tmp_path, documents, config, tensor=tensor, out=tmp_path / str(tensor), metrics=figures))
+    for name in ("loss", "gradient_l2", "gradient_l1"):
+        one, two = (column(tmp_path / f"{tensor}.jsonl", name) for tensor in (1, 2))
+        assert two == pytest.approx(one, rel=1e-4), name
+    sizes = {name: weight.numel() for name, weight in weights(tmp_path / "2", 4)["model"].items()}
+    assert sum(sizes.values()) == sum(each.numel() for each in build(read(config)).parameters())
+
+
 def test_what_was_not_moved_into_place_is_not_loaded(documents: Path, tmp_path: Path) -> None:
     options = wish(tmp_path, documents, ranks=1, microbatches=2, steps=2)
     run(options)
@@ -132,7 +145,7 @@ def test_tensorboard_has_the_figures(documents: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "error"),
     [
-        ({"tensor": 2}, "--tensor 2: only the built-in decoder is shared"),
+        ({"tensor": 3}, "--tensor 3: num_attention_heads is 4 and does not divide into so many parts; give a divisor"),
         ({"hidden": 8}, "--hidden 8: sizes are those of --model"),
         ({"model": None}, "--data packed: the built-in decoder sees all of a row; give a --model"),
         ({"data": "chopped"}, "--data chopped: give bytes, packed or padded"),

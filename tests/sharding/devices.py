@@ -80,7 +80,7 @@ class Wire:
                 found |= dict(zip(group, rows, strict=True))
         return found
 
-    def take(self, rows: list[Array], source: int, target: int, cut: Array) -> Array:
+    def take(self, source: int, target: int, cut: Array) -> Array:
         if source != target:
             self.sent += cut.size
         return cut.copy()
@@ -88,38 +88,32 @@ class Wire:
     def gather(self, rows: list[Array], move: Move) -> list[Array]:
         dim = _dim(move.before, move.axis)
         count = range(len(rows))
-        return [np.concatenate([self.take(rows, s, t, rows[s]) for s in count], dim) for t in count]
+        return [np.concatenate([self.take(s, t, rows[s]) for s in count], dim) for t in count]
 
     def scatter(self, rows: list[Array], move: Move) -> list[Array]:
-        """A ring: each part goes round, and each device adds its own term."""
-        dim, p = _dim(move.after, move.axis), len(rows)
-        cuts = [np.split(row, p, dim) for row in rows]
-        found = []
-        for target in range(p):
-            total = cuts[(target + 1) % p][target]
-            for step in range(2, p + 1):
-                at = (target + step) % p
-                total = self.take(rows, at - 1, at, total) + cuts[at][target]
-            found.append(total)
-        return found
+        return self.ring([np.split(row, len(rows), _dim(move.after, move.axis)) for row in rows])
 
     def reduce(self, rows: list[Array], move: Move) -> list[Array]:
         """Reduce-scatter and all-gather of the flat array, in parts that may be unequal."""
         p, shape = len(rows), rows[0].shape
-        cuts = [np.array_split(row.ravel(), p) for row in rows]
-        totals = []
+        totals = self.ring([np.array_split(row.ravel(), p) for row in rows])
+        return [np.concatenate([self.take(s, t, totals[s]) for s in range(p)]).reshape(shape) for t in range(p)]
+
+    def ring(self, cuts: list[list[Array]]) -> list[Array]:
+        """Each part goes round, and each device adds its own term."""
+        found, p = [], len(cuts)
         for target in range(p):
             total = cuts[(target + 1) % p][target]
             for step in range(2, p + 1):
                 at = (target + step) % p
-                total = self.take(rows, at - 1, at, total) + cuts[at][target]
-            totals.append(total)
-        return [np.concatenate([self.take(rows, s, t, totals[s]) for s in range(p)]).reshape(shape) for t in range(p)]
+                total = self.take(at - 1, at, total) + cuts[at][target]
+            found.append(total)
+        return found
 
     def exchange(self, rows: list[Array], move: Move) -> list[Array]:
         before, after, p = _dim(move.before, move.axis), _dim(move.after, move.axis), len(rows)
         cuts = [np.split(row, p, after) for row in rows]
-        return [np.concatenate([self.take(rows, s, t, cuts[s][t]) for s in range(p)], before) for t in range(p)]
+        return [np.concatenate([self.take(s, t, cuts[s][t]) for s in range(p)], before) for t in range(p)]
 
     def slice(self, rows: list[Array], move: Move) -> list[Array]:
         dim = _dim(move.after, move.axis)

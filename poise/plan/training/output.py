@@ -73,7 +73,7 @@ def page(found: TrainSearchResult, settings: Exported, others: Schedules | None)
     body = lead(_card(found)) + section("The fastest layout of each kind", kinds, anchor="layout")
     body += section("Time against memory", _table(found.frontier, "Fast for their memory"), anchor="memory-time")
     if others is not None:
-        body += _beside(others)
+        body += _beside(others, found.best[0].layout)
     files = [fold(name, copied(text, name)) for name, text in settings.files.items()]
     body += section("Settings of trainers", *files, listed(remarks(settings)), anchor="settings")
     return document(f"{job.model.name} on {job.devices} {job.device.name}", body, style=STYLE)
@@ -119,7 +119,7 @@ def _table(some: Sequence[Prediction], label: str) -> str:
     return text_table(heads, rows, label=label, texts=texts) + note
 
 
-def _beside(others: Schedules) -> str:
+def _beside(others: Schedules, layout: Layout) -> str:
     heads = ("Schedule", "Pipeline s", "The idlest rank waits", "Most activations held", "Fits")
     rows = [
         (
@@ -129,9 +129,12 @@ def _beside(others: Schedules) -> str:
         )
         for timing in others.timings
     ]  # fmt: skip
+    shares = [("--tensor", layout.tensor), ("--replicas", layout.data)]
+    options = "".join(f" {option} {count}" for option, count in shares if count > 1)
     text = (
         f"There is room for {float(others.room):.2f} activations of full stages. The fastest that fits, "
-        f"{others.fastest.graph.schedule.name}, is written as schedule.json; start it with `poise train run`."
+        f"{others.fastest.graph.schedule.name}, is written as schedule.json; start it with "
+        f"`poise train run TEXT --schedule schedule.json{options}`."
     )
     table = text_table(heads, rows, label="Schedules")
     return section("Its schedule beside others", soft(text), table, anchor="schedules") + drawn(

@@ -9,6 +9,7 @@ from torch.nn import functional
 from poise.runtime.models.norm import RmsNorm
 from poise.runtime.models.rope import amplitude, angles, frequencies, rotate
 from poise.runtime.models.shape import Shape
+from poise.runtime.tensor import TensorPeers, enter, leave
 
 
 def places(x: Tensor, positions: Tensor | None) -> Tensor:
@@ -49,6 +50,7 @@ class Attention(nn.Module):
     def __init__(self, shape: Shape, layer: int) -> None:
         super().__init__()
         self.shape, self.window = shape, shape.windows[layer]
+        self.beside: TensorPeers | None = None
         hidden, q, kv = shape.hidden, shape.heads * shape.head, shape.kv_heads * shape.head
         self.q_proj = nn.Linear(hidden, q, bias=shape.qkv_bias)
         self.k_proj = nn.Linear(hidden, kv, bias=shape.qkv_bias)
@@ -60,13 +62,23 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, *, positions: Tensor | None = None, documents: Tensor | None = None) -> Tensor:
         """(batch, length, hidden) to the same."""
+        x = enter(x, self.beside)
         q, k, v = (each(x).unflatten(-1, (-1, self.shape.head)) for each in (self.q_proj, self.k_proj, self.v_proj))
         q, k, v = self.q_norm(q).transpose(1, 2), self.k_norm(k).transpose(1, 2), v.transpose(1, 2)
         turned = angles(places(x, positions), self.turns, amplitude(self.shape.rope), q)
         dropout = self.shape.dropout if self.training else 0.0
         mixed = attend(rotate(q, *turned), rotate(k, *turned), v, documents, window=self.window, dropout=dropout)
-        found: Tensor = self.o_proj(mixed)
-        return found
+        return leave(mixed, self.o_proj, self.beside)
+
+    def share(self, beside: TensorPeers) -> None:
+        """Keep this rank's heads."""
+        self.beside = beside
+        for each in (self.q_proj, self.k_proj, self.v_proj):
+            beside.columns(each)
+        beside.rows(self.o_proj)
+        for norm in (self.q_norm, self.k_norm):
+            if isinstance(norm, RmsNorm):
+                norm.beside = beside
 
     def flops(self, length: int) -> float:
         """Of a token's forward, in a sequence of so many tokens."""

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from poise.runtime.models.mlp import Mlp
 from poise.runtime.models.norm import wide
 from poise.runtime.models.shape import Experts
+from poise.runtime.tensor import TensorPeers, enter, total
 
 MIXTRAL = ("w1", "w3", "w2")
 """Its names of gate, up and down."""
@@ -38,6 +39,7 @@ class Mixture(nn.Module):
     def __init__(self, hidden: int, of: Experts) -> None:
         super().__init__()
         self.of = of
+        self.beside: TensorPeers | None = None
         names = MIXTRAL if of.naming == "mixtral" else ("gate_proj", "up_proj", "down_proj")
         self.gate = nn.Linear(hidden, of.count, bias=False)
         self.experts = nn.ModuleList(Mlp(hidden, of.inner, names=names) for _ in range(of.count))
@@ -52,12 +54,20 @@ class Mixture(nn.Module):
         flat = x.flatten(0, -2)
         weights, numbers = choose(self.gate(flat), self.of)
         order = numbers.flatten().argsort(stable=True)
+        inner, weights = enter(flat, self.beside), enter(weights, self.beside)
         counts = torch.bincount(numbers.flatten(), minlength=self.of.count).tolist()
         token = order // self.of.chosen
-        parts = [expert(part) for expert, part in zip(self.experts, torch.split(flat[token], counts), strict=True)]
+        parts = [expert(part) for expert, part in zip(self.experts, torch.split(inner[token], counts), strict=True)]
         weighted = torch.cat(parts) * weights.flatten()[order, None]
         mixed = torch.zeros_like(weighted[:1]).expand(len(flat), -1).index_add(0, token, weighted)
-        return (mixed + self._shared(flat)).view_as(x).to(x.dtype)
+        return total(mixed + self._shared(flat, inner), self.beside).view_as(x).to(x.dtype)
+
+    def share(self, beside: TensorPeers) -> None:
+        """Keep this rank's part of each expert's inner width; every rank routes all tokens."""
+        self.beside = beside
+        for each in self.modules():
+            if isinstance(each, Mlp):
+                each.divide(beside)
 
     def flops(self, length: int) -> float:
         """Of a token's forward: its own experts alone."""
@@ -66,11 +76,11 @@ class Mixture(nn.Module):
         whole = sum(weight.numel() for name, weight in self.named_parameters() if not name.startswith("experts."))
         return 2 * whole + self.of.chosen * one.flops(length)
 
-    def _shared(self, x: Tensor) -> Tensor | float:
+    def _shared(self, x: Tensor, inner: Tensor) -> Tensor | float:
         if not self.of.shared:
             return 0.0
         if self.of.naming == "qwen":
-            gated: Tensor = self.shared_expert_gate(x).sigmoid() * self.shared_expert(x)
+            gated: Tensor = enter(self.shared_expert_gate(x).sigmoid(), self.beside) * self.shared_expert(inner)
             return gated
-        found: Tensor = self.shared_experts(x)
+        found: Tensor = self.shared_experts(inner)
         return found

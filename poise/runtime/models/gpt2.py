@@ -9,10 +9,14 @@ from torch.nn import functional
 from poise.runtime.models.attention import attend, places
 from poise.runtime.models.segment import Head, Residual, Segment, run
 from poise.runtime.models.shape import Shape
+from poise.runtime.tensor import TensorPeers, enter, leave
 
 
 class Transposed(nn.Module):
     """A linear layer whose weight is (inputs, outputs)."""
+
+    outputs = 1
+    """The dimension of the weight."""
 
     def __init__(self, before: int, behind: int) -> None:
         super().__init__()
@@ -51,16 +55,23 @@ class Gpt2Attention(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.shape = shape
+        self.beside: TensorPeers | None = None
         self.c_attn = Transposed(shape.hidden, 3 * shape.hidden)
         self.c_proj = Transposed(shape.hidden, shape.hidden)
 
     def forward(self, x: Tensor, *, positions: Tensor | None = None, documents: Tensor | None = None) -> Tensor:
         """(batch, length, hidden) to the same."""
-        parts = self.c_attn(x).chunk(3, -1)
+        parts = self.c_attn(enter(x, self.beside)).chunk(3, -1)
         q, k, v = (each.unflatten(-1, (-1, self.shape.head)).transpose(1, 2) for each in parts)
         dropout = self.shape.dropout if self.training else 0.0
         mixed = attend(q, k, v, documents, dropout=dropout)
-        return functional.dropout(self.c_proj(mixed), self.shape.dropout, self.training)
+        return functional.dropout(leave(mixed, self.c_proj, self.beside), self.shape.dropout, self.training)
+
+    def share(self, beside: TensorPeers) -> None:
+        """Keep this rank's heads."""
+        self.beside = beside
+        beside.columns(self.c_attn, 3)
+        beside.rows(self.c_proj)
 
     def flops(self, length: int) -> float:
         """Of a token's forward, in a sequence of so many tokens."""
@@ -73,13 +84,20 @@ class Gpt2Mlp(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.dropout = shape.dropout
+        self.beside: TensorPeers | None = None
         self.c_fc = Transposed(shape.hidden, shape.inner)
         self.c_proj = Transposed(shape.inner, shape.hidden)
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, length, hidden) to the same."""
-        inner = functional.gelu(self.c_fc(x), approximate="tanh")
-        return functional.dropout(self.c_proj(inner), self.dropout, self.training)
+        inner = functional.gelu(self.c_fc(enter(x, self.beside)), approximate="tanh")
+        return functional.dropout(leave(inner, self.c_proj, self.beside), self.dropout, self.training)
+
+    def share(self, beside: TensorPeers) -> None:
+        """Keep this rank's part of the inner width."""
+        self.beside = beside
+        beside.columns(self.c_fc)
+        beside.rows(self.c_proj)
 
     def flops(self, length: int) -> float:
         """Of a token's forward."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from poise.runtime.tensor import TensorPeers, enter
+
 
 def wide(x: Tensor) -> torch.dtype:
     """The type for what must not lose digits: that of `x`, float32 at least."""
@@ -12,15 +14,19 @@ def wide(x: Tensor) -> torch.dtype:
 
 
 class RmsNorm(nn.Module):
-    """x / sqrt(mean(x²) + epsilon) · weight, over the last dimension."""
+    """x / sqrt(mean(x²) + epsilon) · weight, over the last dimension.
+
+    beside: where ranks share heads, those that apply the same weight to other heads; its gradients are summed.
+    """
 
     def __init__(self, width: int, epsilon: float) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
         self.epsilon = epsilon
+        self.beside: TensorPeers | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """The same shape and type."""
         found = x.to(wide(x))
         found = found * torch.rsqrt(found.square().mean(-1, keepdim=True) + self.epsilon)
-        return self.weight * found.to(x.dtype)
+        return enter(self.weight, self.beside) * found.to(x.dtype)

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from poise.core.chance import mix
-from poise.runtime.models.segment import Segment
+from poise.runtime.models.segment import Residual, Segment
+from poise.runtime.tensor import TensorPeers
 
 
 class Part(nn.Module):
@@ -61,9 +62,21 @@ def materialise(
         for key, weight in module.named_parameters(recurse=False):
             if id(weight) not in made:
                 name = part.names.get(f"{prefix}.{key}", key)
-                first = _first(name, weight.shape, seed, std).to(device, dtype)
-                made[id(weight)] = nn.Parameter(first, requires_grad=weight.requires_grad)
+                first = _first(name, getattr(weight, "whole", weight.shape), seed, std).to(device, dtype)
+                take = getattr(weight, "part_from", nn.Parameter)  # this rank's part, where ranks share a layer
+                made[id(weight)] = take(first)
+                made[id(weight)].requires_grad_(weight.requires_grad)
             setattr(module, key, made[id(weight)])
+
+
+def share(part: Part, beside: TensorPeers) -> None:
+    """Keep this rank's part of each layer (Megatron-LM's cut); embedding, norms, routers and head stay whole.
+
+    Call it before `materialise`, which then gives memory to that part alone.
+    """
+    for segment in part.segments:
+        if isinstance(segment, Residual):
+            segment.inner.share(beside)  # type: ignore[operator]
 
 
 def load(part: Part, weights: Mapping[str, Tensor]) -> list[str]:
@@ -75,7 +88,7 @@ def load(part: Part, weights: Mapping[str, Tensor]) -> list[str]:
             if given is None:
                 missing.append(part.names[local])
             else:
-                weight.copy_(given)
+                weight.copy_(getattr(weight, "part_from", Tensor.detach)(given))
     return missing
 
 

@@ -36,6 +36,9 @@ def test_all_files_are_of_one_answer(tmp_path: Path, capsys: pytest.CaptureFixtu
     schedule = read_file(folder / "schedule.json")
     assert (len(schedule.ranks), schedule.microbatches) == (4, 32 // (best["data"] * best["micro_batch"]))
     assert check(schedule) and f"{schedule.name}, is written as schedule.json" in page
+    shares = [("--tensor", best["tensor"]), ("--replicas", best["data"])]
+    options = "".join(f" {option} {count}" for option, count in shares if count > 1)
+    assert f"poise train run TEXT --schedule schedule.json{options}</code>" in page
     assert sorted(path.name for path in folder.iterdir()) == [
         "figures", "figures.csv", "figures.parquet", "galvatron.json", "megatron.args", "megatron.sh", "plan.html",
         "plan.json", "schedule.json",
