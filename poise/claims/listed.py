@@ -22,7 +22,6 @@ TIERS = {
 }
 
 HOW = {
-    "schedule": "`poise train schedule {}` makes, proves and times it",
     "planner": "in `poise.plan.training`; most are options of `poise train plan`",
     "export": "`poise train plan` writes its configuration",
     "device": "a row of `poise devices`",
