@@ -14,7 +14,7 @@ from poise.sim.step.traffic import Traffic
 
 
 def transferred(
-    schedule: str, ranks: int, microbatches: int, costs: Costs, traffic: Traffic, *, per_node: int = 1,
+    schedule: str, ranks: int, microbatches: int, costs: Costs, traffic: Traffic | None = None, *, per_node: int = 1,
     scaleup_bw: float = 450e9, scaleout_bw: float = 50e9, given: Mapping[str, Any] | None = None,
 ) -> Step:  # fmt: skip
     """The schedule of a name, run once with `costs` in seconds and its bytes over links (bytes/s, without latency).
@@ -24,4 +24,4 @@ def transferred(
     """
     made = make(schedule, ranks, microbatches, costs=costs, **(given or {}))
     wiring = Wiring.nodes(ranks, per_node, scaleup_bw=scaleup_bw, scaleout_bw=scaleout_bw)
-    return simulate_step(made, costs, traffic, wiring)
+    return simulate_step(made, costs, traffic or Traffic(), wiring)
