@@ -22,8 +22,6 @@ TIERS = {
 }
 
 HOW = {
-    "schedule": "`poise train schedule {}` makes, proves and times it",
-    "pass": "in `poise.program.passes`: it makes a Program of another one",
     "planner": "in `poise.plan.training`; most are options of `poise train plan`",
     "export": "`poise train plan` writes its configuration",
     "device": "a row of `poise devices`",

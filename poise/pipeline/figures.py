@@ -9,7 +9,7 @@ from typing import Any
 
 from poise.pipeline.check import check
 from poise.pipeline.costs import Costs
-from poise.pipeline.find import make
+from poise.pipeline.find import make, takes
 from poise.pipeline.gathers import gathers
 from poise.pipeline.memory import Weights
 from poise.pipeline.time import time
@@ -55,19 +55,20 @@ class Figures:
 
 def figures(
     schedule: str, ranks: int, microbatches: int, costs: Costs | None = None, *, kept: float = 1.0,
-    memory_limit: float | None = None, fitted: bool = True, given: Mapping[str, Any] | None = None,
+    limit: float | None = None, fitted: bool = True, given: Mapping[str, Any] | None = None,
 ) -> Figures:  # fmt: skip
     """Make the schedule of a name, prove it and run it; ScheduleError for what cannot be.
 
     `costs` also reach schedules whose order depends on them, unless not `fitted`. `kept` is the part of an activation
-    that stays from the input gradient to the weight gradient, `given` the schedule's own parameters.
+    that stays from the input gradient to the weight gradient, `limit` the most activations of a rank over the number of
+    ranks, `given` the schedule's own parameters.
     """
     more = {name: int(each) if _whole(each) else each for name, each in (given or {}).items()}
-    made = make(
-        schedule, ranks, microbatches, costs=costs if fitted else None, memory_limit=memory_limit, **more
-    )  # fmt: skip
+    more |= {"kept": Fraction(str(kept))} if "kept" in takes(schedule) else {}
+    most = None if limit is None else limit * ranks
+    made = make(schedule, ranks, microbatches, costs=costs if fitted else None, memory_limit=most, **more)
     weights = Weights(kept=Fraction(str(kept)))
-    proof, timing = check(made, memory_limit=memory_limit, weights=weights), time(made, costs, weights=weights)
+    proof, timing = check(made, memory_limit=most, weights=weights), time(made, costs, weights=weights)
     numbers = {
         "makespan": timing.makespan, "work": max(timing.busy), "bubble": timing.bubble_global,
         "span": max(timing.spans), "span_bubble": timing.bubble_span, "peak": max(proof.peak_memory),

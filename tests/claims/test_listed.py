@@ -13,7 +13,6 @@ from poise.claims import find
 from poise.claims.listed import FILE, Listed, by_group, find_listed, groups, how, listed
 from poise.claims.show import NO_CLAIM, NOT_BUILT, show_system, standing
 from poise.core.errors import UserError
-from poise.pipeline.find import names as schedules
 from tests.doc_table import DOCS
 
 ENTRIES = listed()
@@ -63,15 +62,13 @@ def test_what_stands_for_a_system_is_there() -> None:
             assert bool(each.stands) == each.built
             continue
         for name in each.stands:
-            if each.slot == "schedule":
-                assert name in schedules()
-            elif each.slot == "planner":
+            if each.slot == "planner":
                 assert (ROOT / "poise" / "plan" / "training" / f"{name}.py").is_file()
             elif each.slot == "export":
                 assert (ROOT / "poise" / "plan" / "training" / "exports" / f"{name}.py").is_file()
             else:
                 assert each.slot == "device" and device(name)
-        assert each.stands[0] in how(each) or each.slot != "schedule"
+        assert how(each)
 
 
 @pytest.mark.parametrize("text", ["llumnix", "2406.03243", "arXiv:2406.03243", "Llumnix"])
@@ -99,18 +96,24 @@ def test_what_there_is_not_is_answered_with_the_nearest(text: str) -> None:
         find_listed(text)
 
 
-def shown(name: str) -> str:
+def shown(entry: Listed) -> str:
     out = io.StringIO()
-    show_system(one(name), out)
+    show_system(entry, out)
     return out.getvalue()
 
 
-def test_a_schedule_says_where_it_is_and_that_no_claim_is_made() -> None:
-    assert "schedule gpipe: `poise train schedule gpipe` makes, proves and times it" in shown("gpipe")
-    assert "Claim not made yet." in shown("gpipe")
-    assert standing(one("gpipe")) == NO_CLAIM
+def test_what_has_no_claim_says_where_it_is() -> None:
+    entry = Listed("mine", "Mine", "A device", "", "hardware what-ifs", 1, 3, "device", ("H100",))
+    assert "device H100: a row of `poise devices`" in shown(entry)
+    assert "Claim not made yet." in shown(entry)
+    assert standing(entry) == NO_CLAIM
+
+
+def test_what_a_claim_says_of_use_is_shown() -> None:
+    assert "Use: poise train schedule gpipe" in shown(one("gpipe"))
 
 
 def test_what_is_not_built_is_stated_plainly() -> None:
-    assert shown("bytescale").endswith("Not built.\n")
-    assert standing(one("bytescale")) == NOT_BUILT
+    entry = Listed("mine", "Mine", "A paper", "", "experts")
+    assert shown(entry).endswith("Not built.\n")
+    assert standing(entry) == NOT_BUILT

@@ -20,6 +20,7 @@ from poise.core.spec import Device, Pool
 from poise.cost.intensity import decode_intensity, decode_s
 from poise.cost.term import Term
 from poise.cost.terms.nanoflow import NanoFlow
+from poise.pipeline import Costs
 
 TEXT = """
 system = "Mine"
@@ -147,6 +148,10 @@ published = "a bubble v times smaller"
 conditions = "any"
 here = "8 ranks"
 """
+
+
+def test_numbers_of_a_cost_stay_as_they_are() -> None:
+    assert made(Costs, {"f": [1, 1.25], "comm": 0.1}) == Costs.of([1, 1.25], comm=0.1)
 
 
 def test_schedules_and_steps_are_points() -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from poise.core.errors import ScheduleError
 from poise.pipeline import Costs, check, make, time
-from poise.pipeline.delay import delay, predicted, small_batch, spike
+from poise.pipeline.delay import delay, small_batch, spike
+from poise.pipeline.late_steps import largest_step, radius
 from poise.pipeline.partition import Layer, Level, Partition, Stage, partition
 
 few = settings(max_examples=60, deadline=None)
@@ -144,22 +145,6 @@ def test_pipelined_backpropagation_is_always_busy() -> None:
             assert long - short == 100 * (4 if work != Costs.of() else 3)
 
 
-def radius(momentum: float, late: int, rate: float, compensate: bool, horizon: float) -> float:
-    """Spectral radius of training on g = w, a linear map of the weights and velocities of the last updates."""
-    count = late + 1
-    step = spike(momentum, late) if compensate else (1.0, 0.0)
-
-    def update(state: np.ndarray) -> np.ndarray:
-        weights, velocities = state[:count], state[count:]
-        gradient = predicted(float(weights[late]), float(velocities[late]), rate, horizon)
-        velocity = momentum * velocities[0] + gradient
-        weight = weights[0] - rate * (step[0] * velocity + step[1] * gradient)
-        return np.concatenate([[weight], weights[:-1], [velocity], velocities[:-1]])
-
-    matrix = np.array([update(unit) for unit in np.eye(2 * count)]).T
-    return float(max(abs(np.linalg.eigvals(matrix))))
-
-
 @pytest.mark.parametrize(
     ("late", "compensate", "predict", "largest"),
     [
@@ -172,6 +157,8 @@ def test_the_largest_stable_step_on_a_quadratic(late: int, compensate: bool, pre
     horizon = late if predict else 0
     assert radius(0.9, late, 0.96 * largest, compensate, horizon) < 1
     assert radius(0.9, late, 1.05 * largest, compensate, horizon) > 1
+    found = largest_step(0.9, late, compensate, predict)
+    assert radius(0.9, late, found, compensate, horizon) < 1 < radius(0.9, late, 1.001 * found, compensate, horizon)
 
 
 @pytest.mark.parametrize(

@@ -43,4 +43,4 @@ def test_orders_follow_costs_only_where_they_are_fitted() -> None:
 
 def test_a_limit_is_proven() -> None:
     with pytest.raises(ScheduleError, match="full-stage activations of 2"):
-        figures("one_f_one_b", 4, 8, memory_limit=2)
+        figures("one_f_one_b", 4, 8, limit=0.5)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from importlib import import_module
-from types import NoneType
-from typing import Any, cast, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 from poise.catalogue import device, model
 from poise.claims.bench import Bench
@@ -71,9 +71,9 @@ def made(kind: Any, value: Any) -> Any:
         return _term(value)
     if get_origin(kind) is None and isinstance(kind, type):
         return _described(kind, value)
-    if isinstance(value, list) and options:
-        return tuple(made(options[0], each) for each in value)
-    return made(options[0], value) if len(options) < len(get_args(kind)) else value
+    if get_origin(kind) in (Union, UnionType):
+        return made(options[0], value) if len(options) == 1 else value
+    return tuple(made(options[0], each) for each in value) if isinstance(value, list) and options else value
 
 
 def _described(kind: type, value: Any) -> Any:

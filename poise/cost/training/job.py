@@ -106,7 +106,7 @@ def shape(
     name: str = "",
 ) -> Model:  # fmt: skip
     """A model by its shape; `ffn` 0 is 4 × hidden, `kv_heads` 0 as many as heads, `head_dim` 0 hidden / heads."""
-    moe = Moe(experts, active, expert_ffn or ffn, layers) if experts else None
+    moe = Moe(experts, active, expert_ffn or ffn or 4 * hidden, layers) if experts else None
     return Model(
         name=name or f"{layers}x{hidden}", layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads or heads,
         head_dim=head_dim or hidden // heads, vocab=vocab, ffn=ffn or 4 * hidden, max_context=context, gated=gated,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from poise.core.model import Model
 from poise.core.spec import Device
@@ -16,13 +16,14 @@ from poise.scenario.step.world import Jitter, laid, ran
 def step(
     model: Model, device: Device, devices: int, batch: int, sequence: int, layout: Mapping[str, Any], *,
     schedule: str = "one_f_one_b", node: int = 0, nic_bw: float = 0.0,
-    precision: Literal["bf16", "fp8"] = "bf16", jitter: Jitter | None = None, draw: int = 0,
+    jitter: Jitter | None = None, draw: int = 0, job: Mapping[str, Any] | None = None,
 ) -> Prediction:  # fmt: skip
     """The step that `kind: step` simulates for one layout and schedule; `layout` has the fields of a step file's.
 
-    nic_bw: bytes/s of a device between servers, 0 its own.  draw: the seed of the jitter.  Seconds, bytes and parts of
-    the step. ScenarioError for a layout that cannot be, and a pydantic error for a field that layouts do not have.
+    nic_bw: bytes/s of a device between servers, 0 its own.  draw: the seed of the jitter.  job: further fields of a
+    `Job`, as {attention = "fused", precision = "fp8"}.  Seconds, bytes and parts of the step. ScenarioError for a
+    layout that cannot be, and a pydantic error for a field that layouts do not have.
     """
     known = LayoutSection.model_validate(dict(layout)).model_dump(exclude={"name"})
-    job = Job(model, device, devices, sequence, batch, precision=precision, node=node, nic_bw=nic_bw)
-    return ran(*laid({"job": job, "layout": {**known, "schedule": schedule}}), jitter or Jitter(), draw)
+    task = Job(model, device, devices, sequence, batch, node=node, nic_bw=nic_bw, **(job or {}))
+    return ran(*laid({"job": task, "layout": {**known, "schedule": schedule}}), jitter or Jitter(), draw)
