@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
@@ -48,7 +49,12 @@ class Checkpoints:
         if first:
             shutil.rmtree(beside, ignore_errors=True)
         dist.barrier()
-        save(state, storage_writer=FileSystemWriter(beside))
+        try:
+            save(state, storage_writer=FileSystemWriter(beside))
+        except CheckpointException as error:  # all ranks raise it, after the last one has stopped writing
+            if first:
+                shutil.rmtree(beside, ignore_errors=True)
+            raise UserError(_unwritten(place, error)) from None
         dist.barrier()
         if not first:
             return
@@ -95,6 +101,17 @@ def latest(folder: Path, about: dict[str, Any]) -> int:
         if other != value:
             raise UserError(f"{word} {value}: the checkpoint in {folder} has {other}; give that, or another --out")
     return step
+
+
+def _unwritten(place: Path, error: CheckpointException) -> str:
+    """Why a checkpoint could not be written: a full disk shows as all kinds of errors."""
+    rank, (cause, _) = next(iter(error.failures.items()))
+    free = shutil.disk_usage(place.parent).free // 2**20
+    words = (str(cause).splitlines() or [""])[0].strip()
+    return (
+        f"{place}: cannot be written ({type(cause).__name__} on rank {rank}: {words}); {free} MiB are free there: make "
+        "room, then continue with --resume from the checkpoint before"
+    )
 
 
 def _name(step: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from poise.runtime.guard import Guard, Seat
 from poise.runtime.options import RunOptions
 from poise.runtime.ranks import Ranks
 from poise.runtime.recording import Recording
-from poise.runtime.train import Trainer
+from poise.runtime.train import Trainer, train
 from tests.runtime.cases import with_vocabulary
 
 SMALL: dict[str, Any] = {
@@ -140,6 +141,25 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(text: Path, tmp_path: Pat
     run(wish(text, broken, resume=True))
     assert same(parts(whole, 4), parts(broken, 4))
     assert losses(whole) == losses(broken)
+
+
+@pytest.mark.slow
+def test_a_full_disk_leaves_the_checkpoint_before(text: Path, tmp_path: Path) -> None:
+    """One line on all ranks; a limit on the size of files stands for the disk."""
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    run(wish(text, whole))
+    run(wish(text, broken, steps=2))
+    job = job_of(wish(text, broken, resume=True), 2)
+
+    def main(seat: Seat) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+        train(job, seat)
+
+    with pytest.raises(RankError, match=r"^rank . failed in the checkpoint: .*step-00000004: cannot be written .*room"):
+        Ranks(2, main).wait()
+    assert [each.name for each in broken.glob("step-*")] == ["step-00000002"]
+    run(wish(text, broken, resume=True))
+    assert same(parts(whole, 4), parts(broken, 4))
 
 
 @pytest.mark.slow
