@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -25,6 +26,7 @@ from poise.runtime.options import RunOptions
 from poise.runtime.ranks import Ranks
 from poise.runtime.recording import Recording
 from poise.runtime.train import Trainer, train
+from tests.patience import PATIENCE_S
 from tests.runtime.cases import with_vocabulary
 
 SMALL: dict[str, Any] = {
@@ -160,6 +162,21 @@ def test_a_full_disk_leaves_the_checkpoint_before(text: Path, tmp_path: Path) ->
     assert [each.name for each in broken.glob("step-*")] == ["step-00000002"]
     run(wish(text, broken, resume=True))
     assert same(parts(whole, 4), parts(broken, 4))
+
+
+@pytest.mark.slow
+def test_a_run_that_is_stopped_by_hand_says_how_to_go_on(text: Path, tmp_path: Path) -> None:
+    sizes = {"layers": 4, "hidden": 16, "heads": 2, "length": 16, "rows": 1, "ranks": 2, "microbatches": 4}
+    options = [f"--{word}={value}" for word, value in {**sizes, "steps": 5000, "checkpoint-every": 1}.items()]
+    command = [sys.executable, "-m", "poise", "train", "run", str(text), "--out", str(tmp_path / "out"), *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        first = [process.stderr.readline() for _ in range(2)]  # the second step is over, and the first one saved
+        assert first[0].startswith("step 1 of 5000") and first[1].startswith("4998 steps are left")
+        process.send_signal(signal.SIGINT)
+        _, left = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert re.fullmatch(r"stopped; --resume goes on from step \d+ of 5000\n+", left)
 
 
 @pytest.mark.slow
