@@ -97,7 +97,7 @@ def spoil(table: dict[str, Any], kind: str, fault: Callable[[], object]) -> None
 def test_every_kind_of_task(kind: str, fault: str) -> None:
     ranks = Ranks(RANKS, job(SCHEDULES[kinds()[kind]](), kind, FAULTS[fault]), timeout_s=PATIENCE_S)
     with pytest.raises(RankError) as seen:
-        ranks.wait(grace_s=10)
+        ranks.wait(grace_s=2)
     message = str(seen.value)
     begins = "was ended by signal 9 (SIGKILL) in " if fault == "killed" else "does not answer, last seen in "
     assert message.startswith(f"rank {BAD} {begins}") and "\n" not in message

@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
-from poise.core.errors import RankError, ScheduleError, UserError
+from poise.core.errors import PoiseError, RankError, ScheduleError, UserError
 from poise.pipeline.csv import write_csv
 from poise.pipeline.find import make
 from poise.pipeline.text import write_json
@@ -143,6 +143,35 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(text: Path, tmp_path: Pat
     run(wish(text, broken, resume=True))
     assert same(parts(whole, 4), parts(broken, 4))
     assert losses(whole) == losses(broken)
+
+
+@pytest.mark.slow
+def test_another_layout_goes_on_in_the_same_bits(text: Path, tmp_path: Path) -> None:
+    """On as many threads: sums over microbatches have one order in both schedules, wherever the model is cut."""
+    whole, parted = tmp_path / "whole", tmp_path / "parted"
+    given = {"schedule": "one_f_one_b", "clip": None}
+    run(wish(text, whole, **given))
+    run(wish(text, parted, **given, steps=2))
+    run(wish(text, parted, **{**given, "schedule": "gpipe", "ranks": 4}, resume=True))
+    assert losses(whole) == losses(parted)
+    one, two = parts(whole, 4), parts(parted, 4)
+    assert same(one["model"], two["model"]) and same(one["optimizer"], two["optimizer"])
+
+
+@pytest.mark.parametrize(
+    ("file", "damage", "error"),
+    [
+        (".metadata", b"garbage", "cannot be read"),
+        pytest.param("__0_0.distcp", b"PK", "failed in the start: .*cannot be read", marks=pytest.mark.slow),
+    ],
+)
+def test_a_damaged_checkpoint_is_named(text: Path, tmp_path: Path, file: str, damage: bytes, error: str) -> None:
+    out = tmp_path / "out"
+    run(wish(text, out, ranks=1, steps=2))
+    (out / "step-00000002" / file).write_bytes(damage)
+    with pytest.raises(PoiseError, match=rf"{error} \(.*\); restore it, or name the checkpoint before it") as seen:
+        run(wish(text, out, ranks=1, resume=True))
+    assert "\n" not in str(seen.value)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
+from poise.core.errors import ScheduleError
 from poise.pipeline.lower import program_of
 from poise.pipeline.schedule import Schedule
 from poise.program import Program
@@ -45,6 +46,8 @@ def run_in_process(
     `replicas` of the schedule, whose gradients are summed in buckets of `bucket_mb` MiB: copy r of rank k is rank
     k + r·ranks, its microbatch b is number b + r·microbatches.
     """
+    if len(stages) != schedule.stages:
+        raise ScheduleError(f"stages: {len(stages)} modules for {schedule.stages} stages; give one for each stage")
     program = _program(schedule, stages, outputs, replicas, bucket_mb)
     program.prove()
     size, count = len(schedule.ranks), schedule.microbatches * replicas
