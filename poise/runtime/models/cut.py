@@ -38,8 +38,8 @@ def cut(model: Segmented, stages: int, length: int, costs: Sequence[float] | Non
     """
     if not hasattr(model, "segments"):
         raise ScheduleError(
-            f"{type(model).__name__} has no segments(), so it cannot be cut; give it one that lists its parts in order, "
-            "or give Pipeline its stages"
+            f"{type(model).__name__} has no segments(), so it cannot be cut; give it one that lists its parts in "
+            "order, or give Pipeline its stages"
         )
     segments = list(model.segments())
     costs = costs or [cost(segment.module, length) for segment in segments]
