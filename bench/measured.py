@@ -1,7 +1,7 @@
 """Steps as measured beside steps as simulated: time of a step, and the order of tasks on every lane.
 
-    python bench/measured.py [--kernel wait] [--ranks 4]      # 4 ranks whose stages wait as for a device, on any machine
-    python bench/measured.py --kernel work --ranks 2          # real layers; give each rank a core of its own
+    python bench/measured.py [--kernel wait] [--ranks 4]   # 4 ranks whose stages wait as for a device, on any machine
+    python bench/measured.py --kernel work --ranks 2       # real layers; give each rank a core of its own
 
 For every schedule that updates once, steps are recorded in turn with those of the others. The even ones give the costs
 (`costs_of`), the odd ones the measured time, their median; of both the slower half is left out, which other work on the
@@ -101,7 +101,8 @@ def pipeline(schedule: Schedule, options: argparse.Namespace, guard: Guard) -> t
     count = schedule.microbatches
     if options.kernel == "wait":
         stages: list[nn.Module] = [Device(options.ranks / schedule.stages) for _ in range(schedule.stages)]
-        return Pipeline(schedule, stages, nn.functional.mse_loss, guard=guard), torch.ones(count, 8), torch.ones(count, 8)
+        made = Pipeline(schedule, stages, nn.functional.mse_loss, guard=guard)
+        return made, torch.ones(count, 8), torch.ones(count, 8)
     size = Size(layers=LAYERS, hidden=options.hidden, heads=4, vocabulary=256, length=128)
     tokens = torch.randint(size.vocabulary, (count, size.length + 1), generator=torch.Generator().manual_seed(1))
     made = Pipeline(schedule, cut(decoder(size), schedule.stages), cross_entropy, guard=guard)

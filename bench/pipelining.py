@@ -193,15 +193,17 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=list(CLASSES), choices=list(CLASSES), metavar="NAME")
-    for name, usual in (("ranks", 4), ("microbatches", 8), ("hidden", 64), ("length", 64), ("rows", 2), ("rounds", 15)):
-        parser.add_argument(f"--{name}", type=int, default=usual)
+    usual = {"ranks": 4, "microbatches": 8, "hidden": 64, "length": 64, "rows": 2, "rounds": 15}
+    for name, value in usual.items():
+        parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
     options = parser.parse_args()
     print(
         f"torch {torch.__version__}, {options.ranks} ranks on {os.cpu_count()} cores, {options.microbatches} "
         f"microbatches of {options.rows} x {options.length} tokens, hidden {options.hidden}, gloo; "
         f"ms of a step, CPU of all ranks\n"
-        f"{'':22}{'floor':>8}{'poise':>8}{'torch':>8}{'ratio':>8}  {'quartiles':11}{'poise':>9}{'torch':>8}{'load':>7}\n"
+        f"{'':22}{'floor':>8}{'poise':>8}{'torch':>8}{'ratio':>8}  {'quartiles':11}"
+        f"{'poise':>9}{'torch':>8}{'load':>7}\n"
         f"{'':22}{'CPU':>8}{'CPU':>8}{'CPU':>8}{'':21}{'wall':>9}{'wall':>8}",
         flush=True,
     )

@@ -13,8 +13,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
-from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
@@ -48,7 +49,12 @@ class Checkpoints:
         if first:
             shutil.rmtree(beside, ignore_errors=True)
         dist.barrier()
-        save(state, storage_writer=FileSystemWriter(beside))
+        try:
+            save(state, storage_writer=FileSystemWriter(beside))
+        except CheckpointException as error:  # all ranks raise it, after the last one has stopped writing
+            if first:
+                shutil.rmtree(beside, ignore_errors=True)
+            raise UserError(_unwritten(place, error)) from None
         dist.barrier()
         if not first:
             return
@@ -63,7 +69,7 @@ class Checkpoints:
 
     def sizes(self, step: int) -> dict[str, tuple[torch.Size, torch.dtype]]:
         """Shape and type of every tensor in a checkpoint by its dotted name."""
-        found = FileSystemReader(self._folder / _name(step)).read_metadata().state_dict_metadata
+        found = _metadata(self._folder / _name(step)).state_dict_metadata
         return {
             name: (each.size, each.properties.dtype)
             for name, each in found.items()
@@ -72,7 +78,11 @@ class Checkpoints:
 
     def load(self, step: int, state: State) -> None:
         """Fill the tensors of `state` from a checkpoint; a collective."""
-        load(state, storage_reader=FileSystemReader(self._folder / _name(step)))
+        place = self._folder / _name(step)
+        try:
+            load(state, storage_reader=FileSystemReader(place))
+        except CheckpointException as error:
+            raise UserError(_unread(place, next(iter(error.failures.values()))[0])) from None
 
 
 def latest(folder: Path, about: dict[str, Any]) -> int:
@@ -90,11 +100,43 @@ def latest(folder: Path, about: dict[str, Any]) -> int:
         )
     if not (folder / _name(step) / ".metadata").is_file():
         raise UserError(f"{folder / _name(step)}: is not there, or not complete; leave --resume out to begin anew")
+    _metadata(folder / _name(step))
     for word, value in about.items():
         other = content.get("about", {}).get(word)
         if other != value:
             raise UserError(f"{word} {value}: the checkpoint in {folder} has {other}; give that, or another --out")
     return step
+
+
+def _metadata(place: Path) -> Metadata:
+    """What a checkpoint says it has; UserError where that cannot be read."""
+    try:
+        return FileSystemReader(place).read_metadata()
+    except Exception as error:  # a pickle that is cut off or changed raises anything
+        raise UserError(_unread(place, error)) from None
+
+
+def _unread(place: Path, cause: BaseException) -> str:
+    """A file that is cut off, changed, or without a tensor that is needed."""
+    return (
+        f"{place}: cannot be read ({_words(cause)}); restore it, or name the checkpoint before it as step in "
+        f"{place.parent / LATEST}"
+    )
+
+
+def _words(cause: BaseException) -> str:
+    """The first sentence of an error."""
+    return f"{type(cause).__name__}: {str(cause).partition(chr(10))[0].partition('. ')[0].strip()}"
+
+
+def _unwritten(place: Path, error: CheckpointException) -> str:
+    """Why a checkpoint could not be written: a full disk shows as all kinds of errors."""
+    rank, (cause, _) = next(iter(error.failures.items()))
+    free = shutil.disk_usage(place.parent).free // 2**20
+    return (
+        f"{place}: cannot be written (rank {rank}: {_words(cause)}); {free} MiB are free there: make "
+        "room, then continue with --resume from the checkpoint before"
+    )
 
 
 def _name(step: int) -> str:

@@ -99,7 +99,21 @@ def _all(job: Job) -> None:
     from poise.runtime.ranks import Ranks
     from poise.runtime.train import train
 
-    Ranks(job.processes, lambda seat: train(job, seat), timeout_s=3 * job.timeout_s).wait()
+    try:
+        Ranks(job.processes, lambda seat: train(job, seat), timeout_s=3 * job.timeout_s).wait()
+    except KeyboardInterrupt:
+        print(_stopped(job), file=sys.stderr)
+        raise
+
+
+def _stopped(job: Job) -> str:
+    """What a run that was stopped by hand has left."""
+    from poise.runtime.checkpoint import latest
+
+    try:
+        return f"stopped; --resume goes on from step {latest(job.out, job.about())} of {job.steps}"
+    except UserError:
+        return f"stopped before the first checkpoint, which is written every {job.every} steps (--checkpoint-every)"
 
 
 def _one(job: Job) -> None:

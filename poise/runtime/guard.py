@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from torch._C._distributed_c10d import Store
 
-from poise.core.errors import PoiseError, RankError
+from poise.core.errors import PoiseError, RankError, UserError
 
 EXIT = 1
 """The exit code of ranks that are ended."""
@@ -150,7 +150,7 @@ class Guard:
         """Blame this rank, or the one whose message did not come."""
         waits = self._waits
         if waits is None or isinstance(error, PoiseError) or not isinstance(error, RuntimeError):
-            self._accuse(f"rank {self.rank} failed in {self._doing}: {type(error).__name__}: {error}")
+            self._accuse(f"rank {self.rank} failed in {self._doing}: {_line(error)}")
         else:
             self._lost = f"rank {waits} was lost while rank {self.rank} waited for it in {self._doing}"
             if not self._ended.wait(_GRACE_S) and self._blame() is None:
@@ -217,3 +217,9 @@ class Guard:
         waiting = next((other for other, state in now.items() if state.waits == rank and not state.done), self.rank)
         doing = now[waiting].doing if waiting in now else self._doing
         return f"rank {waiting} waits for rank {rank} in {doing}, and {self._timeout_s:g} s are over"
+
+
+def _line(error: BaseException) -> str:
+    """An error in one line; those of Poise need no type."""
+    words = (str(error).splitlines() or [""])[0]
+    return words if isinstance(error, UserError) else f"{type(error).__name__}: {words}"

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from poise.core.errors import UserError
 from poise.report.files import replacing
 
 
@@ -20,9 +21,14 @@ class Lines:
         self._file = path.open("a", encoding="utf-8")
 
     def add(self, record: dict[str, Any]) -> None:
-        """A step has ended."""
-        self._file.write(json.dumps(record) + "\n")
-        self._file.flush()
+        """A step has ended. UserError where the disk is full."""
+        try:
+            self._file.write(json.dumps(record) + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise UserError(
+                f"{self._path}: cannot be written ({error.strerror}); make room, then continue with --resume"
+            ) from None
 
     def close(self) -> None:
         """The run has ended."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from statistics import fmean
 from typing import TextIO
 
 from poise.report.chart import Line, Scale, chart
@@ -17,6 +18,9 @@ LOSSES = "loss.jsonl"
 PAGE = "loss.html"
 
 _POINTS = 500
+
+_LAST = 20
+"""Steps whose mean says how long the rest takes."""
 
 FULL = 20
 """Tokens for each weight of a run that uses its compute best (Hoffmann et al., arXiv 2203.15556, table 3)."""
@@ -33,7 +37,7 @@ class Report:
         self._lines = Lines(job.out / LOSSES, start)
         self._losses = self._lines.kept
         self._file = file
-        self._start = start
+        self._start, self._begun = start, len(self._losses)
         self._bar = _Bar(start, job.steps, file) if file.isatty() else None
 
     def add(self, step: int, loss: float, seconds: float) -> None:
@@ -46,9 +50,13 @@ class Report:
         if self._bar is not None:
             self._bar.show(step + 1, loss)
         elif step == 0 or (step + 1) % max(1, self._job.steps // 10) == 0:
-            left = waiting((self._job.steps - step - 1) * seconds) + " left" if step > self._start else ""
+            left = waiting((self._job.steps - step - 1) * self._usual()) + " left" if step > self._start else ""
             text = f"step {step + 1} of {self._job.steps}: loss {loss:.4f}, {seconds:.2f} s"
             self._print(f"{text}, {left}" if left and step + 1 < self._job.steps else text)
+
+    def _usual(self) -> float:
+        """Seconds of a step: the mean of the last ones, without the first, which also prepares."""
+        return fmean(record["seconds"] for record in self._losses[self._begun + 1 :][-_LAST:])
 
     def _print(self, text: str) -> None:
         if self._bar is not None:

@@ -7,7 +7,7 @@ from copy import deepcopy
 
 import pytest
 
-from poise.core.errors import RankError
+from poise.core.errors import RankError, ScheduleError
 from poise.pipeline import make, names
 from poise.pipeline.lower import program_of
 from poise.program import Lane, Program
@@ -150,3 +150,9 @@ def test_a_rank_that_fails_ends_all_and_is_named() -> None:
     stages[2] = Broken()
     with pytest.raises(RankError, match="rank 2 failed: ValueError: no such weight"):
         run_in_process(schedule, stages, *batch(schedule), nn.functional.mse_loss)
+
+
+def test_as_many_modules_as_stages_are_needed() -> None:
+    layers = [nn.Linear(2, 2) for _ in range(3)]
+    with pytest.raises(ScheduleError, match="stages: 3 modules for 4 stages; give one for each stage"):
+        run_in_process(make("zb_v", 2, 4), layers, torch.ones(4, 2), torch.zeros(4, 2), nn.functional.mse_loss)

@@ -48,3 +48,14 @@ def test_it_is_printed_once_by_the_second_step(tmp_path: Path) -> None:
         "step 1 of 100: loss 1.0000, 9.00 s\n"
         "98 steps are left, of about 2 s each: 3 min (--steps 20 would take about 40 s)\n"
     )
+
+
+def test_what_is_left_follows_the_mean_of_the_last_steps(tmp_path: Path) -> None:
+    """A single slow step says little: steps of 1 and 3 s in turn leave 90 of 2 s each, whatever the last one took."""
+    file = io.StringIO()
+    job = Job(tmp_path / "text", schedule_of("gpipe", 1, 1, None), Size(1, 8, 1, 256, 8), tmp_path, 100)
+    report = Report(job, 0, file)
+    for step, seconds in enumerate((30.0, *[2.0, *[1.0, 3.0] * 4])):
+        report.add(step, 1.0, seconds)
+    report.close()
+    assert file.getvalue().splitlines()[-1] == "step 10 of 100: loss 1.0000, 3.00 s, 3 min left"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import resource
 import signal
 import subprocess
 import sys
@@ -14,7 +16,7 @@ import pytest
 import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
-from poise.core.errors import RankError, ScheduleError, UserError
+from poise.core.errors import PoiseError, RankError, ScheduleError, UserError
 from poise.pipeline.csv import write_csv
 from poise.pipeline.find import make
 from poise.pipeline.text import write_json
@@ -23,7 +25,8 @@ from poise.runtime.guard import Guard, Seat
 from poise.runtime.options import RunOptions
 from poise.runtime.ranks import Ranks
 from poise.runtime.recording import Recording
-from poise.runtime.train import Trainer
+from poise.runtime.train import Trainer, train
+from tests.patience import PATIENCE_S
 from tests.runtime.cases import with_vocabulary
 
 SMALL: dict[str, Any] = {
@@ -140,6 +143,69 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(text: Path, tmp_path: Pat
     run(wish(text, broken, resume=True))
     assert same(parts(whole, 4), parts(broken, 4))
     assert losses(whole) == losses(broken)
+
+
+@pytest.mark.slow
+def test_another_layout_goes_on_in_the_same_bits(text: Path, tmp_path: Path) -> None:
+    """On as many threads: sums over microbatches have one order in both schedules, wherever the model is cut."""
+    whole, parted = tmp_path / "whole", tmp_path / "parted"
+    given = {"schedule": "one_f_one_b", "clip": None}
+    run(wish(text, whole, **given))
+    run(wish(text, parted, **given, steps=2))
+    run(wish(text, parted, **{**given, "schedule": "gpipe", "ranks": 4}, resume=True))
+    assert losses(whole) == losses(parted)
+    one, two = parts(whole, 4), parts(parted, 4)
+    assert same(one["model"], two["model"]) and same(one["optimizer"], two["optimizer"])
+
+
+@pytest.mark.parametrize(
+    ("file", "damage", "error"),
+    [
+        (".metadata", b"garbage", "cannot be read"),
+        pytest.param("__0_0.distcp", b"PK", "failed in the start: .*cannot be read", marks=pytest.mark.slow),
+    ],
+)
+def test_a_damaged_checkpoint_is_named(text: Path, tmp_path: Path, file: str, damage: bytes, error: str) -> None:
+    out = tmp_path / "out"
+    run(wish(text, out, ranks=1, steps=2))
+    (out / "step-00000002" / file).write_bytes(damage)
+    with pytest.raises(PoiseError, match=rf"{error} \(.*\); restore it, or name the checkpoint before it") as seen:
+        run(wish(text, out, ranks=1, resume=True))
+    assert "\n" not in str(seen.value)
+
+
+@pytest.mark.slow
+def test_a_full_disk_leaves_the_checkpoint_before(text: Path, tmp_path: Path) -> None:
+    """One line on all ranks; a limit on the size of files stands for the disk."""
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    run(wish(text, whole))
+    run(wish(text, broken, steps=2))
+    job = job_of(wish(text, broken, resume=True), 2)
+
+    def main(seat: Seat) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+        train(job, seat)
+
+    with pytest.raises(RankError, match=r"^rank . failed in the checkpoint: .*step-00000004: cannot be written .*room"):
+        Ranks(2, main).wait()
+    assert [each.name for each in broken.glob("step-*")] == ["step-00000002"]
+    run(wish(text, broken, resume=True))
+    assert same(parts(whole, 4), parts(broken, 4))
+
+
+@pytest.mark.slow
+def test_a_run_that_is_stopped_by_hand_says_how_to_go_on(text: Path, tmp_path: Path) -> None:
+    sizes = {"layers": 4, "hidden": 16, "heads": 2, "length": 16, "rows": 1, "ranks": 2, "microbatches": 4}
+    options = [f"--{word}={value}" for word, value in {**sizes, "steps": 5000, "checkpoint-every": 1}.items()]
+    command = [sys.executable, "-m", "poise", "train", "run", str(text), "--out", str(tmp_path / "out"), *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        first = [process.stderr.readline() for _ in range(2)]  # the second step is over, and the first one saved
+        assert first[0].startswith("step 1 of 5000") and first[1].startswith("4998 steps are left")
+        process.send_signal(signal.SIGINT)
+        _, left = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert re.fullmatch(r"stopped; --resume goes on from step \d+ of 5000\n+", left)
 
 
 @pytest.mark.slow

@@ -34,8 +34,13 @@ def cut(model: Segmented, stages: int, length: int, costs: Sequence[float] | Non
 
     A weight in several stages is found by identity; each stage behind the first gets a copy, and a `Pipeline` with
     the `ties` sums the gradients. The stages take the model's own modules, but for those copies. costs: of the
-    segments; default: FLOPs.  ScheduleError with too few segments.
+    segments; default: FLOPs.  ScheduleError with too few segments, or none.
     """
+    if not hasattr(model, "segments"):
+        raise ScheduleError(
+            f"{type(model).__name__} has no segments(), so it cannot be cut; give it one that lists its parts in "
+            "order, or give Pipeline its stages"
+        )
     segments = list(model.segments())
     costs = costs or [cost(segment.module, length) for segment in segments]
     if len(segments) < stages:

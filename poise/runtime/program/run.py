@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
+from poise.core.errors import ScheduleError
 from poise.pipeline.lower import program_of
 from poise.pipeline.schedule import Schedule
 from poise.program import Program
@@ -49,6 +50,8 @@ def run_in_process(
     k + r·ranks, its microbatch b is number b + r·microbatches. `ties` are weights that are in several stages. `edit`
     makes another Program of that of the schedule, as `side_by_side` does.
     """
+    if len(stages) != schedule.stages:
+        raise ScheduleError(f"stages: {len(stages)} modules for {schedule.stages} stages; give one for each stage")
     program = edit(_program(schedule, stages, outputs, replicas, bucket_mb, ties))
     program.prove()
     size, count = len(schedule.ranks), schedule.microbatches * replicas

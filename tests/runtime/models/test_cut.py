@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from poise.core.errors import ScheduleError
 from poise.runtime.models import build
 from poise.runtime.models.cut import bounds, cut
 from poise.runtime.models.part import load
@@ -83,3 +84,8 @@ def test_a_module_of_two_stages_is_copied_and_named_once() -> None:
     assert found.parts[0].segments[0] is model.ends and found.parts[2].segments[0] is not model.ends
     assert sorted(found.parts[2].names.values()) == ["ends.bias", "ends.weight"]
     assert not cut(Mine(), 1, 8).ties
+
+
+def test_a_model_without_segments_is_refused() -> None:
+    with pytest.raises(ScheduleError, match=r"Linear has no segments\(\), so it cannot be cut; give it one"):
+        cut(nn.Linear(3, 3), stages=2, length=4)  # type: ignore[arg-type]
