@@ -33,14 +33,25 @@ class Levels:
     def line(self) -> str:
         """The plan in a sentence, with what runs it."""
         cut = self.sharding
-        runs = "no trainer's settings state it, and `poise train run` shards over all ranks or none"
-        if cut.gradients == cut.states:
-            runs = f"DeepSpeed states it as zero_hpz_partition_size {cut.weights}"
         return (
-            f"Sharding in levels, {self.layout.label()}: weights over {cut.weights} ranks, gradients over "
-            f"{cut.gradients}, states over {cut.states}: {self.seconds:.3f} s a step, {self.memory / 2**30:.1f} GiB, "
-            f"{self.whole_s:.3f} s with all over {cut.states}; {runs}"
+            f"Sharding in levels, {self.layout.label()}: weights over {_ranks(cut.weights)}, gradients over "
+            f"{_ranks(cut.gradients)}, states over {_ranks(cut.states)}: {self.seconds:.3f} s a step, "
+            f"{self.memory / 2**30:.1f} GiB, {self.whole_s:.3f} s with all over {cut.states}; {_runs(cut)}"
         )
+
+
+def _ranks(count: int) -> str:
+    return f"{count} rank{'s' * (count > 1)}"
+
+
+def _runs(cut: Sharding) -> str:
+    """What runs such groups."""
+    if cut.gradients == cut.states:
+        usual = {1: "2", cut.states: "3"}.get(cut.weights)
+        if usual:
+            return f"this is ZeRO-{usual}"
+        return f"DeepSpeed states it as zero_hpz_partition_size {cut.weights}"
+    return "no trainer's settings state it, and `poise train run` shards over all ranks or none"
 
 
 def levelled(job: Job, space: Space, pair_bw: float = 0.0) -> Levels:

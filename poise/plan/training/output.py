@@ -54,7 +54,7 @@ def write_out(
         "plan.html": page(found, settings, others),
         "plan.json": to_json(as_dict(found, servers)),
         **settings.files,
-        **({} if layers is None else galvatron(found.job, layers.base, layers.each)),
+        **({} if layers is None else galvatron(found.job, layers.base, layers.each, layers.shared, layers.vocab)),
         **({} if servers is None else {"hosts": "".join(f"{name}\n" for name in servers.servers)}),
         **({} if others is None else {"schedule.json": write_json(others.fastest.graph.schedule)}),
     }

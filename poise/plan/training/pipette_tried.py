@@ -28,7 +28,7 @@ MODELS = tuple(
     for layers, hidden in ((24, 1024), (24, 2048), (32, 2560), (36, 4096), (40, 4096), (40, 5120), (48, 6144))
 )
 """GPT models whose layouts are profiled, of 0.3 to 22 billion weights."""
-PROFILED, ASKED = (1, 2, 4), (8, 16)
+PROFILED, LARGER = (1, 2, 4), (8, 16)
 """Servers on which peaks are measured, and for which they are estimated."""
 TOKENS, BATCH = 2048, 256
 NOMINAL, SLOWEST = 25e9, 0.3
@@ -71,9 +71,9 @@ class Configured:
 
 
 def learnt(seed: int = 0) -> Learnt:
-    """The estimator trained on `PROFILED` servers, asked about `ASKED`."""
+    """The estimator trained on `PROFILED` servers, compared with the peaks of `LARGER`."""
     found = estimator(seed)
-    rows, peaks = profiled(ASKED)
+    rows, peaks = profiled(LARGER)
     estimated, true = found.bytes(rows), np.asarray(peaks)
     errors = np.abs(estimated - true) / true
     return Learnt(float(errors.mean()), float(np.median(errors)), spearman(estimated.tolist(), peaks))

@@ -10,8 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from poise.catalogue.devices import device
 from poise.core.errors import ScenarioError
-from poise.cost.training import Job, Layout, Prediction, predict
+from poise.cost.training import Job, Layout, Prediction, predict, shape
 from poise.cost.training.columns import FULL, Columns, Floats
 from poise.cost.training.figures import figures
 from poise.cost.training.step import evaluate, safe_bytes
@@ -60,3 +61,27 @@ def order(cut: Columns, row: int) -> tuple[int, ...]:
     """The rules' sort key: least recomputation, then the microbatch, tensor × pipeline, then tensor."""
     model_parallel = int(cut.tensor[row] * cut.pipeline[row])
     return (_again(int(cut.recompute[row])), int(cut.micro_batch[row]), model_parallel, int(cut.tensor[row]))
+
+
+SHAPES = {13: (40, 5120, 40, 13824), 30: (60, 6656, 52, 17920), 65: (80, 8192, 64, 22016)}
+"""Layers, width, heads and feed-forward width of LLaMA by billions of weights."""
+
+
+def in_table(
+    billions: int, tokens: int, devices: int, how: str = "none", *, rule: bool = False, sequence_parallel: bool = False
+) -> Prediction:
+    """The layout of the rules, or the fastest, of one of the paper's tables; how: none or full recomputation, or any.
+
+    Batch and vocabulary are those by which the runs' own MFU is right.
+    """
+    layers, hidden, heads, ffn = SHAPES[billions]
+    model = shape(layers, hidden, heads, ffn=ffn, vocab=128_000, gated=True, tied=False)
+    job = Job(
+        model, device("A100"), devices, tokens, 2048 if tokens == 2048 else 512, attention="flash2", fused="norms",
+        gathered=True,
+    )  # fmt: skip
+    few = (1, 2, 4, 8)
+    again = ("none", "full") if how == "any" else (how,)
+    space = replace(RULED, tensor=few, pipeline=few, micro_batch=few, recompute=again, parts=(1.0,))
+    like = Layout(sequence_parallel=sequence_parallel, overlap=False, gradient_bytes=2)
+    return (ruled if rule else fastest)(job, space, like)

@@ -55,13 +55,16 @@ def test_the_best_groups_are_those_of_trying_all() -> None:
     assert found.seconds == min(each.seconds for each in tried) <= found.whole_s
     cut = found.sharding
     assert cut.states % cut.gradients == 0 == cut.gradients % cut.weights
-    assert f"weights over {cut.weights} ranks" in found.line()
+    assert f"weights over {cut.weights} rank" in found.line()
 
 
 def test_groups_that_a_trainer_states_are_named() -> None:
     found = levelled(JOB, Space(tensor=(1,), micro_batch=(1,), recompute=("none",)))
     whole = replace(found, sharding=replace(found.sharding, weights=8, gradients=32, states=32))
     assert "zero_hpz_partition_size 8" in whole.line()
+    for own, stage in ((1, 2), (32, 3)):
+        cut = replace(found.sharding, weights=own, gradients=32, states=32)
+        assert f"this is ZeRO-{stage}" in replace(found, sharding=cut).line()
     parted = replace(found, sharding=replace(found.sharding, weights=2, gradients=8, states=32))
     assert "`poise train run` shards over all ranks or none" in parted.line()
 

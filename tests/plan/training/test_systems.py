@@ -13,8 +13,9 @@ from poise.core.chance import Chance
 from poise.core.errors import ScenarioError
 from poise.cost.training import Job, Layout, predict, shape
 from poise.plan.training.frontier import Link, communication_s, memory, three_level, zero_3, zero_pp
-from poise.plan.training.galvatron import choose, strategies
+from poise.plan.training.galvatron import choose
 from poise.plan.training.holmes import Site, dealt, environment, spread
+from poise.plan.training.layer_strategies import strategies
 from poise.plan.training.pipette import Work, hidden_path_s, naive_s, place, step_s
 from poise.plan.training.rules import fastest, ruled
 from poise.plan.training.search import search

@@ -14,8 +14,13 @@ SCHEDULES = {"gpipe": "gpipe", "one_f_one_b": "pipedream_flush"}
 _DEFAULT = {0: "ddp", 1: "zero2", 2: "zero2", 3: "zero3"}
 
 
-def galvatron(job: Job, layout: Layout, each: Sequence[Layout] = ()) -> dict[str, str]:
+def galvatron(
+    job: Job, layout: Layout, each: Sequence[Layout] = (), shared: Sequence[bool] = (), vocab: int = 0
+) -> dict[str, str]:
     """`galvatron.json`; `each` are strategies of single layers on the layout's stages, where they differ.
+
+    shared: layers whose tensor ranks share sequences (Ulysses).  vocab: tensor ranks of embedding and head (0: as the
+    layout's).
 
     Galvatron has ZeRO-2 and 3; a layout of ZeRO-1 is written as ZeRO-2, which holds no more.
     """
@@ -36,14 +41,14 @@ def galvatron(job: Job, layout: Layout, each: Sequence[Layout] = ()) -> dict[str
         "tp_sizes_enc": ",".join(str(one.tensor) for one in each),
         "tp_consecutive_flags": ",".join(["1"] * count),
         "dp_types_enc": ",".join("1" if one.zero == 3 else "0" for one in each),
-        "use_sp": ",".join(["0"] * count),
+        "use_sp": ",".join("1" if one else "0" for one in shared or [False] * count),
         "checkpoint": ",".join("1" if one else "0" for one in again),
         "global_bsz": job.batch,
         "chunks": layout.microbatches(job),
         "pp_division": ",".join(str(len(stage)) for stage in stages),
         "pipeline_type": kind,
         "default_dp_type": _DEFAULT[layout.zero],
-        "vtp": layout.tensor,
+        "vtp": vocab or layout.tensor,
         "vsp": 0,
         "embed_sdp": sharded,  # what its search writes
         "vocab_sdp": sharded,  # what its runtime reads
