@@ -4,9 +4,9 @@
 
 This writes `figures.json`, which nothing else does, and prints the error of each source and how far each figure is from
 where fitting begins. Nothing is drawn at random. The least squares of log ratios under a soft loss; every source weighs
-the same, whatever its rows. Runs whose licence forbids more than study (Llama layouts, CC BY-NC-SA) are left out and only
-validated against. `--held-out` fits again without each group of runs (a source, its cluster, each model) and prints
-how far the group's answers are off by that fit and by the one over all.
+the same, whatever its rows. Runs whose licence forbids more than study (Llama layouts, CC BY-NC-SA) are left out and
+only validated against. `--held-out` fits again without each group of runs (a source, its cluster, each model) and
+prints how far the group's answers are off by that fit and by the one over all.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import argparse
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,8 @@ SOFT = 0.06
 """The relative error at which a run begins to count less than its square."""
 TIGHT = {"stream": 0.06, "gemm_new": 0.04, "gemm_blackwell": 0.04, "near": 0.03}
 """Figures that other ones would take up. Light kernels, and collectives in a server: near what profiles say. Products
-in 16 bits on newer devices: most runs have narrow ones, and those of Composer and torch, which are in 16 bits, are 1.24 and 1.33 times as long."""
+in 16 bits on newer devices: most runs have narrow ones, and those of Composer and torch, which are in 16 bits, are 1.24
+and 1.33 times as long."""
 PRIOR = 0.35
 """Standard deviation of a figure's logarithm around where it starts: runs that say nothing of it leave it there."""
 OWN = 1.2
@@ -99,6 +101,7 @@ def thinned(runs: Sequence[Run]) -> list[Run]:
     return found
 
 
+@cache
 def names() -> list[tuple[str, str]]:
     """Figures that are fitted, each with the software that it is for."""
     own = [("", name) for name in asdict(Figures()) if name not in FIXED]
@@ -155,13 +158,20 @@ class Slopes:
         here = off(self.runs, figures_of(x))
         found = np.zeros((len(here), len(x)))
         for at in self.free:
-            rows = self.moved.get(at, list(range(len(here))))
+            rows = self.moved.get(at, [row for row, run in enumerate(self.runs) if _concerns(at, run)])
             there = x.copy()
             there[at] += STEP
             moved = off([self.runs[row] for row in rows], figures_of(there)) - here[rows]
             found[rows, at] = moved / STEP
             self.moved.setdefault(at, [row for row, by in zip(rows, moved, strict=True) if abs(by) > 1e-7])
         return here, found
+
+
+def _concerns(at: int, run: Run) -> bool:
+    """Whether a figure is for the software of a run: its own ones stand before those of all."""
+    host, name = names()[at]
+    own = run.job.host if run.job is not None else ""
+    return host == own if host else name not in HOSTS.get(own, ())
 
 
 def weights(runs: Sequence[Run]) -> Values:
