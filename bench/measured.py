@@ -101,7 +101,11 @@ def pipeline(schedule: Schedule, options: argparse.Namespace, guard: Guard) -> t
     count = schedule.microbatches
     if options.kernel == "wait":
         stages: list[nn.Module] = [Device(options.ranks / schedule.stages) for _ in range(schedule.stages)]
-        return Pipeline(schedule, stages, nn.functional.mse_loss, guard=guard), torch.ones(count, 8), torch.ones(count, 8)
+        return (
+            Pipeline(schedule, stages, nn.functional.mse_loss, guard=guard),
+            torch.ones(count, 8),
+            torch.ones(count, 8),
+        )
     size = Size(layers=LAYERS, hidden=options.hidden, heads=4, vocabulary=256, length=128)
     tokens = torch.randint(size.vocabulary, (count, size.length + 1), generator=torch.Generator().manual_seed(1))
     made = Pipeline(schedule, cut(decoder(size), schedule.stages), cross_entropy, guard=guard)
