@@ -15,7 +15,10 @@ from poise.core.errors import UserError
 from poise.core.model import Model
 
 _DATA = Path(__file__).with_name("architectures.json")
-"""Keys of the built-in models' `config.json` that decide neither bytes nor FLOPs, by repository."""
+"""Keys of the built-in models' `config.json` that decide neither bytes nor FLOPs, by repository.
+
+Norms' epsilon, base and scaling of positions of Llama 2 to 3.2, CodeLlama, Qwen2 to 3, DeepSeek-V2 and V3 and Mistral
+Small are those of Megatron-Bridge's providers (NVIDIA-NeMo/Megatron-Bridge v0.2.0, src/megatron/bridge/models)."""
 
 Biases = Literal["none", "qkv", "attention", "all"]
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from poise.core.model import Model
 from poise.cost.training.job import Job
-from poise.cost.training.layout import OPERATIONS, RECOMPUTE, Layout, named_operations
+from poise.cost.training.layout import OPERATIONS, RECOMPUTE, Layout, named_operations, present
 from poise.cost.training.schedules import SCHEDULES
 
 Floats = npt.NDArray[np.float64]
@@ -34,12 +34,7 @@ def word_code(word: str, model: Model) -> int:
     """The number of a word of recomputation: of operations, those that the model has; of none, nothing is."""
     if word in RECOMPUTE:
         return RECOMPUTE.index(word)
-    lacks = {
-        "mla": model.mla is None,
-        "experts": model.moe is None,
-        "shared": model.moe is None or not model.moe.shared,
-    }
-    found = [each for each in named_operations(word) if not lacks.get(each, False)]
+    found = present(named_operations(word), model)
     return _some_of(found) if found else RECOMPUTE.index("none")
 
 

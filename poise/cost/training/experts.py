@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import NamedTuple
 
 from poise.cost.training.job import Job
 from poise.cost.training.kernels import Kernels
 from poise.cost.training.network import Network
 from poise.cost.training.parts import Parts, Slice, block
+
+ALIGNED = 8
+"""Tokens to a multiple of which an expert's load is padded, so that its products have no odd width."""
 
 
 class Experts(NamedTuple):
@@ -28,7 +32,8 @@ def experts(job: Job, kernels: Kernels, network: Network, cut: Slice, tokens: fl
     assert moe is not None
     own, fused = tokens / cut.tensor, job.fused == "all"
     local = moe.experts / cut.expert
-    load = own * moe.active * cut.expert * cut.expert_tensor / moe.experts * job.skew
+    mean = own * moe.active * cut.expert * cut.expert_tensor / moe.experts
+    load = ALIGNED * ceil(mean * job.skew / ALIGNED)
     one, function = block(model, kernels, load, moe.ffn / cut.expert_tensor, fused)
     parts = one.times(use.expert * local)
     functions = use.expert * local * function

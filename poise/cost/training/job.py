@@ -23,8 +23,8 @@ class Job:
 
     node: devices of one server, or of one scale-up domain (0: the device's own).  nic_bw: bytes/s one way per device
     between servers (0: the device's own).  rails: NICs of a server that one ring uses (0: one per rank there).
-    attention: one kernel (`flash`: the newest that the device has; `flash1`, `flash2`: FlashAttention 1, 2), a fused softmax
-    between two products (`fused`) or single kernels throughout (`eager`).
+    attention: one kernel (`flash`: the newest that the device has; `flash1`, `flash2`: FlashAttention 1, 2), a fused
+    softmax between two products (`fused`) or single kernels throughout (`eager`).
     fused: which light kernels are: all, norms alone, or none.  gathered: every tensor rank has all logits at the loss,
     for which PyTorch's own cross entropy is used.  early_stop: recomputation ends at the last value that the backward
     needs, short of a layer's last product (PyTorch's non-reentrant checkpoints).

@@ -71,7 +71,9 @@ def layer(job: Job, kernels: Kernels, network: Network, cut: Slice) -> Pass:
         routed, shared = part * own.routed, part * own.shared
         exchanged = own.exchanged
         if job.paired:
-            beside = (parts.forward + parts.inputs + parts.weights) / 2  # a forward's behind a backward, and the reverse
+            beside = (
+                parts.forward + parts.inputs + parts.weights
+            ) / 2  # a forward's behind a backward, and the reverse
             exchanged = max(use.beside * exchanged, exchanged - beside)
         forward_comm, backward_comm = forward_comm + part * exchanged, backward_comm + part * exchanged
     if cut.context > 1:

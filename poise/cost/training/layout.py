@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from poise.core.errors import ScenarioError
+from poise.core.model import Model
 from poise.cost.training.job import Job
 from poise.cost.training.schedules import COUNTS, FORMS, LOOP, allowed, why_not
 
@@ -37,6 +39,13 @@ def named_operations(word: str) -> tuple[str, ...]:
                 f"by +, of {', '.join(OPERATIONS)}"
             )
     return found
+
+
+def present(operations: Sequence[str], model: Model) -> tuple[str, ...]:
+    """Those of the operations that the model has."""
+    shared = model.moe is not None and model.moe.shared > 0
+    lacks = {"mla": model.mla is None, "experts": model.moe is None, "shared": not shared}
+    return tuple(each for each in operations if not lacks.get(each, False))
 
 
 @dataclass(frozen=True, slots=True)

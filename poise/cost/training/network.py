@@ -15,8 +15,8 @@ Array = Any
 NEAR_S = 12e-6
 """Latency of an exchange or a message inside a server: NCCL's smallest on A100 and H100 (AIConfigurator database)."""
 RING_S, RANK_S = 7e-6, 1.9e-6
-"""Latency of half an all-reduce inside a server, and of each rank that its ring passes (NVIDIA/nccl, src/graph/tuning.cc:
-rings over NVLink with LL128, which takes messages of up to some MB)."""
+"""Latency of half an all-reduce inside a server, and of each rank that its ring passes (NVIDIA/nccl,
+src/graph/tuning.cc: rings over NVLink with LL128, which takes messages of up to some MB)."""
 REACHED = 0.85
 """Part of a scale-up link's one-way figure that rings reach with large messages (the same)."""
 

@@ -57,12 +57,12 @@ class Space:
         for each in self.schedule:
             if each not in FORMS:
                 raise ScenarioError(why_not(each))
-        for each in self.recompute:
-            if each not in RECOMPUTE:
-                named_operations(each)
-        for each in self.zero:
-            if each not in (0, 1, 2, 3):
-                raise ScenarioError(f"zero {each!r} is not searched; known: 0, 1, 2, 3")
+        for word in self.recompute:
+            if word not in RECOMPUTE:
+                named_operations(word)
+        for zero in self.zero:
+            if zero not in (0, 1, 2, 3):
+                raise ScenarioError(f"zero {zero!r} is not searched; known: 0, 1, 2, 3")
         for part in self.offload_activations:
             if not 0 <= part <= 1:
                 raise ScenarioError(f"offload_activations {part:g} is not a part of the activations; give 0 to 1")

@@ -108,7 +108,8 @@ def restricted(space: Space, name: str) -> Space:
     """The layouts of a space that a trainer runs; UserError for an option that leaves it none."""
     found = trainer(name)
     words = [own for each in space.recompute for own in (found.again if each == BY_OPERATION else (each,))]
-    space, chosen = replace(space, recompute=tuple(words)), {}
+    space = replace(space, recompute=tuple(words))
+    chosen: dict[str, Any] = {}
     for option, allowed in found.takes.items():
         given = getattr(space, option)
         if isinstance(given, bool):

@@ -19,8 +19,8 @@ VOCAB = 128_000
 """With the batches below and 6N + 12·l·h·s FLOP a token, these give the runs' own MFU column (within 0.2 %)."""
 BATCH = {2048: 2048, 8192: 512}
 ASSUMED = ("batch and vocabulary by the runs' own MFU", "ZeRO 1", "gradients in 16 bits", "gathered logits")
-"""Not stated in the table. That gradients are all-reduced in 32 bits after the backward, and that a gate is a product of
-its own, is read in the software (Aleph-Alpha/scaling@01b9d21, core/optimizer/allreduce.py, core/nn/mlp.py)."""
+"""Not stated in the table. That gradients are all-reduced in 32 bits after the backward, and that a gate is a product
+of its own, is read in the software (Aleph-Alpha/scaling@01b9d21, core/optimizer/allreduce.py and core/nn/mlp.py)."""
 
 
 def read_layouts(folder: Path) -> tuple[list[Run], list[str]]:

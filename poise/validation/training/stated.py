@@ -22,9 +22,9 @@ TOKENS = 16_384
 """Tokens of a device's microbatch where no batch is stated: enough for products to reach their rate."""
 RANK = 16
 """Rank of LoRA's adapters where none is stated (MLPerf's)."""
-SKEW = 1.5
-"""Load of the fullest rank of experts over the mean, where routing is natural: forced balance beside it makes Qwen3's
-steps at 16,384 tokens 1.24 times as fast (Megatron-MoE-ModelZoo)."""
+SKEW = {1: 1.0, 2: 1.04, 4: 1.16, 8: 1.28, 16: 1.75, 32: 2.5, 64: 3.84}
+"""Load of the fullest rank of experts over the mean where routing is natural, by ranks: of OLMoE's recorded routing
+(`bench/skew.py`)."""
 
 
 MOST = ("norm", "mla", "experts", "shared")
@@ -138,7 +138,7 @@ def _batched(
     if "chunked" in words:
         fields["chunked"] = True
     if "natural routing" in words:
-        fields["skew"] = SKEW
+        fields["skew"] = SKEW[max(ranks for ranks in SKEW if ranks <= layout.expert)]
     node = noted(row, r"nodes \d+ x (\d+)")
     job = Job(
         model, device, devices, sequence, batch, precision=precision,  # type: ignore[arg-type]

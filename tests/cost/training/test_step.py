@@ -13,11 +13,14 @@ from poise.catalogue.devices import device
 from poise.cost.training import Job, Layout, predict, shape
 from poise.cost.training.columns import columns
 from poise.cost.training.figures import Figures
+from poise.cost.training.job import Attention, Fused
 from poise.cost.training.network import Network
 from poise.cost.training.step import evaluate
 
 GPT = shape(24, 4096, 32)
 JOB = Job(GPT, device("H100"), 64, 2048, 256)
+FUSED: tuple[Fused, ...] = ("all", "norms", "none")
+KINDS: tuple[Attention, ...] = ("flash", "flash1")
 LAYOUTS = [
     Layout(tensor=8, data=8),
     Layout(tensor=4, pipeline=4, data=4, micro_batch=2, recompute="full"),
@@ -106,3 +109,61 @@ def test_sharded_gradients_are_summed_behind_every_microbatch() -> None:
     once = summed(2, 2) - summed(2, 1)
     assert once > 0
     assert [summed(2, count) - summed(2, 1) for count in (4, 32)] == pytest.approx([3 * once, 31 * once])
+
+
+def test_a_ring_takes_longer_the_more_ranks_it_passes() -> None:
+    network = Network(JOB, Figures())
+    small = [float(network.reduce(1e3, ranks, 1)) for ranks in (2, 4, 8)]
+    assert small[1] - small[0] == pytest.approx(2 * 2 * 1.9e-6, rel=1e-2)
+    assert small[2] - small[1] == pytest.approx(2 * 4 * 1.9e-6, rel=1e-2)
+
+
+def test_whole_gradients_in_32_bits_take_four_times_what_scattered_ones_in_16_do() -> None:
+    """Each weight crosses twice in an all-reduce, and once when scattered; the gather of weights stays."""
+    layout = Layout(data=64, gradient_bytes=2, overlap=False)
+    scattered = predict(JOB, layout).parts["gradients"]
+    whole = predict(replace(JOB, summed_bytes=4), layout).parts["gradients"]
+    gathered = scattered / 2  # as many bytes as are scattered
+    assert whole - gathered == pytest.approx(4 * (scattered - gathered), rel=1e-2)
+
+
+def test_gates_of_their_own_sum_a_third_input_gradient() -> None:
+    gated = replace(JOB, model=replace(GPT, gated=True))
+    for sequence_parallel, more in ((False, 1.25), (True, 1.0)):  # two sums forward, two or three backward
+        layout = Layout(tensor=8, data=8, sequence_parallel=sequence_parallel)
+        plain, apart = (predict(replace(gated, gates_apart=apart), layout) for apart in (False, True))
+        exposed = [each.parts["exposed_in_layers"] for each in (plain, apart)]
+        assert exposed[1] == pytest.approx(more * exposed[0])
+
+
+def test_older_kernels_take_longer() -> None:
+    """FlashAttention 1 half the rate of 2 (Dao 2023); norms, rotary positions and gates of single operations."""
+    long = replace(JOB, sequence=16384, device=device("A100"), model=replace(GPT, gated=True))
+    layout = LAYOUTS[0]
+    core = {
+        name: predict(replace(long, attention=name), replace(layout, recompute="operations", operations=("attention",)))
+        for name in KINDS
+    }
+    plain = {name: predict(replace(long, attention=name), layout) for name in KINDS}
+    again = {name: core[name].seconds - plain[name].seconds for name in core}
+    assert again["flash1"] == pytest.approx(2 * again["flash"])
+    times = [predict(replace(long, fused=how), layout).seconds for how in FUSED]
+    assert times[0] < times[1] < times[2]
+
+
+@given(skew=st.floats(1.0, 4.0))
+def test_the_fuller_the_fullest_rank_of_experts_the_longer_the_step(skew: float) -> None:
+    """Also where its load is no multiple of 8: loads are padded."""
+    mixed = Job(shape(4, 1024, 8, experts=64, active=8, expert_ffn=768), device("H100"), 8, 4096, 64)
+    layout = Layout(data=8, expert=8)
+    even, uneven, more = (predict(replace(mixed, skew=each), layout).seconds for each in (1.0, skew, skew + 0.1))
+    assert even <= uneven <= more <= 1.2 * uneven
+
+
+def test_an_overlapped_exchange_hides_behind_a_forward_and_a_backward() -> None:
+    mixed = Job(shape(8, 2048, 16, experts=64, active=8, expert_ffn=768), device("H100"), 64, 4096, 256)
+    layout = Layout(data=64, expert=64)
+    alone, paired = predict(mixed, layout), predict(replace(mixed, paired=True), layout)
+    hidden = alone.parts["exposed_in_layers"] - paired.parts["exposed_in_layers"]
+    assert 0 < hidden <= alone.parts["exposed_in_layers"]
+    assert paired.seconds < alone.seconds

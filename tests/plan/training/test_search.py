@@ -127,6 +127,40 @@ def test_a_space_without_layouts_is_refused() -> None:
         Space(offload_activations=(0.0, 2.0))
 
 
+PUBLISHED = {
+    "DeepSeek-V3 on 2,048 H800 (arXiv 2412.19437, 3.2)": (
+        Job(
+            model("deepseek-v3"), device("H800"), 2048, 4096, 15360, precision="fp8_block", nic_bw=50e9, paired=True
+        ),
+        Space(tensor=(1,), pipeline=(16,), expert=(64,), zero=(1,), micro_batch=(1,), schedule=("zb_h1",)),
+        "norm+activation+mla",
+    ),
+    "Llama-3 70B on 64 H100 (Megatron-Bridge 25.11)": (
+        Job(model("llama-3-70b"), device("H100"), 64, 8192, 128, precision="fp8"),
+        Space(tensor=(4,), pipeline=(8,), zero=(1,), micro_batch=(1,), chunks=(5,), schedule=("interleaved",)),
+        "none",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_layouts_are_found_to_fit(name: str) -> None:
+    """With a tenth of memory free, and with no more recomputed than was."""
+    job, space, recomputed = PUBLISHED[name]
+    found = search(job, space)
+    assert recomputed in {each.layout.recomputed for each in found.best}
+    assert all(each.safe(job) for each in found.best)
+
+
+def test_words_of_recomputation_are_what_the_model_has() -> None:
+    dense = columns_of(JOB, Space(recompute=("none", "operations", "norm+mla", "mla")))
+    assert {dense.layout(row, JOB).recomputed for row in range(len(dense))} == {"none", "norm+activation", "norm"}
+    with pytest.raises(ScenarioError, match=r"recompute 'rope' is not known; give none, selective, full, operations"):
+        Space(recompute=("rope",))
+    words = restricted(Space(), "torchtitan").recompute
+    assert words == ("none", "norm+activation+products", "full")
+
+
 def test_divisors() -> None:
     assert divisors(36) == [1, 2, 3, 4, 6, 9, 12, 18, 36]
 

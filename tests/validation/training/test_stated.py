@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from poise.cost.training import predict
+from poise.cost.training.layout import ALTERNATE
 from poise.validation.training.answer import answer, read_runs
+from poise.validation.training.recipes import recipe
 from poise.validation.training.stated import RANK, SKEW, stated
 from poise.validation.training.table import read_tables
-from poise.validation.training.words import BY_OPERATION, SilentError
+from poise.validation.training.words import SilentError
 from tests.validation.training.made import made, table
 
 TITAN = {
@@ -40,7 +42,7 @@ def test_the_least_recomputation_that_fits_is_assumed() -> None:
 def test_torchtitan_compiles_or_not_and_selects_by_operation() -> None:
     job, layout, _, assumed, _ = stated(made(**TITAN))
     assert (job.host, job.fused, job.attention, job.sequence, job.batch) == ("torch", "all", "flash2", 8192, 16)
-    assert (layout.zero, layout.data, layout.micro_batch, layout.operations) == (3, 8, 2, BY_OPERATION)
+    assert (layout.zero, layout.data, layout.micro_batch, layout.operations) == (3, 8, 2, ALTERNATE)
     assert "seq 8192" in assumed
     eager, *_ = stated(made(**{**TITAN, "schedule": "FSDP"}))
     assert eager.fused == "none"
@@ -59,25 +61,47 @@ def test_experts_routing_and_folding() -> None:
     assert (layout.expert, layout.expert_tensor, job.once) == (4, 2, False)
     assert stated(made(**fields, notes="ETP=1; x", schedule="MCore w/ Folding"))[1].expert_tensor == 1
     natural = stated(made(**fields, notes="dropless, natural routing"))[0]
-    assert (natural.skew, job.skew) == (SKEW, 1.0)
+    assert (natural.skew, job.skew) == (SKEW[4], 1.0)
 
 
 @pytest.mark.parametrize(
     ("table_name", "model", "host", "attention"),
     [
-        ("25.11 NeMo Container", "Qwen3_30B_a3B", "launched", "flash"),
+        ("25.11 NeMo Container", "GPT OSS 120B", "launched", "fused"),
         ("26.04 NeMo Container", "Qwen3_30B_a3B", "", "flash"),
         ("26.06 NeMo Container", "Qwen3_30B_a3B", "captured", "flash"),
         ("25.09 NeMo Container", "Qwen3_30B_a3B (tokendrop)", "", "flash"),
-        ("26.04 NeMo Container", "GPT OSS 120B", "", "fused"),
+        ("26.04 NeMo Container", "GPT OSS 120B", "launched", "fused"),
         ("26.08 NeMo Container", "GPT OSS 120B", "captured", "flash"),
         ("26.08 NeMo Container", "LLAMA3_70B", "", "flash"),
     ],
 )
 def test_releases_launch_experts_in_their_own_way(table_name: str, model: str, host: str, attention: str) -> None:
     fields = {"source": "github:NVIDIA-NeMo/Megatron-Bridge:x", "table": table_name, "model": model, "pp": "1"}
-    job, *_ = stated(made(**fields, tp="1", vpp="", n_gpus="64", hardware="DGX-GB200"))
+    job, *_ = stated(made(**fields, tp="1", vpp="", n_gpus="64", hardware="DGX-GB200", precision="MXFP8"))
     assert (job.host, job.attention) == (host, attention)
+
+
+def test_recipes_state_what_tables_leave_out() -> None:
+    """The newest recipe that is not newer than the release; none for a device or a precision without one."""
+    fields = {
+        "source": "github:NVIDIA-NeMo/Megatron-Bridge:x",
+        "model": "Qwen3_30B_a3B",
+        "tp": "1",
+        "pp": "1",
+        "vpp": "",
+    }
+    job, layout, quality, assumed, _ = stated(made(**fields, table="26.04 NeMo Container", hardware="DGX-B200"))
+    assert (job.once, job.paired, job.host, layout.recompute, quality, assumed) == (True, False, "", "none", "A", ())
+    job, *_ = stated(made(**fields, table="26.02 NeMo Container", hardware="DGX-B200"))
+    assert (job.once, job.host) == (False, "launched")  # all-to-all: the host waits for counts
+    found = recipe((26, 3, 0), "DeepSeek-V3", "H100", "fp8")
+    assert found == recipe((26, 2, 0), "DeepSeek-V3", "H100", "fp8") and found is not None
+    assert (found.operations, found.once) == (("mla",), True)
+    assert recipe((25, 9, 0), "DeepSeek-V3", "H100", "fp8") is None
+    assert recipe((26, 4, 0), "DeepSeek-V3", "A100", "fp8") is None
+    drops, *_ = stated(made(**{**fields, "model": "Qwen3_30B_a3B (tokendrop)"}, table="25.09 NeMo Container"))
+    assert not drops.once
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from poise.catalogue.models import model
-from poise.cost.training.layout import CHEAP
+from poise.cost.training.layout import ALTERNATE, CHEAP
 from poise.validation.training.metrics import read_once
 from poise.validation.training.shapes import model_of
-from poise.validation.training.words import BY_OPERATION, SilentError, device_of, noted, precision_of, recomputed, whole
+from poise.validation.training.words import SilentError, device_of, noted, precision_of, recomputed, whole
 from tests.validation.training.made import made
 
 
@@ -59,7 +59,7 @@ def test_a_precision_that_is_not_stated_is_assumed() -> None:
         ("", None), ("none stated", ("none", CHEAP)), ("full", ("full", CHEAP)), ("selective", ("selective", CHEAP)),
         ("norm, act, shared_expert", ("operations", ("norm", "activation", "shared"))),
         ("selective: layernorm, moe", ("operations", ("norm", "experts"))), ("none", ("none", CHEAP)),
-        ("per-op SAC", ("operations", BY_OPERATION)), ("norm, act", ("operations", ("norm", "activation"))),
+        ("per-op SAC", ("operations", ALTERNATE)), ("norm, act", ("operations", ("norm", "activation"))),
     ],
 )  # fmt: skip
 def test_recomputation(words: str, found: Any) -> None:
@@ -67,7 +67,7 @@ def test_recomputation(words: str, found: Any) -> None:
 
 
 def test_torchtitan_selects_by_operation() -> None:
-    assert recomputed(made(recompute="selective"), torchtitan=True) == ("operations", BY_OPERATION)
+    assert recomputed(made(recompute="selective"), torchtitan=True) == ("operations", ALTERNATE)
 
 
 def test_counts() -> None:

@@ -7,7 +7,7 @@ from math import gcd
 from poise.catalogue.architecture import Architecture
 from poise.core.errors import ScenarioError
 from poise.cost.training.job import Job
-from poise.cost.training.layout import OPERATIONS, Layout
+from poise.cost.training.layout import OPERATIONS, Layout, present
 from poise.plan.training.exports.megatron_model import Arguments, check_model, model_arguments
 from poise.plan.training.exports.split import layers, named, repeated, server
 
@@ -116,7 +116,7 @@ def _modules(job: Job, layout: Layout) -> list[str]:
     `moe_act` is of experts alone and `moe` takes shared experts with it; dense blocks beside experts are computed
     again whole (`mlp`), which keeps no more than planned.
     """
-    model, asked = job.model, set(layout.operations)
+    model, asked = job.model, set(present(layout.operations, job.model))
     if "products" in asked:
         raise ScenarioError("Megatron-LM recomputes no single products; leave products out of recompute")
     if "activation" in asked and model.moe is None:

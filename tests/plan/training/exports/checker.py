@@ -21,9 +21,18 @@ def megatron_args(text: str) -> dict[str, Any]:
         name = words.pop(0).removeprefix("--")
         assert name not in found, f"--{name} twice"
         kind = KNOWN["megatron"][name]
-        found[name] = True if kind == "flag" else _value(kind, words.pop(0))
+        if name == "recompute-modules":  # one or more words
+            found[name] = [words.pop(0) for _ in range(_leading(words))]
+            assert found[name]
+        else:
+            found[name] = True if kind == "flag" else _value(kind, words.pop(0))
     _consistent(found)
     return found
+
+
+def _leading(words: list[str]) -> int:
+    """How many words come before the next option."""
+    return next((at for at, word in enumerate(words) if word.startswith("--")), len(words))
 
 
 def _value(kind: list[Any], word: str) -> Any:
@@ -64,6 +73,12 @@ def _consistent(found: Mapping[str, Any]) -> None:
     assert groups % tensor == 0 or tensor % groups == 0
     if "moe-layer-freq" in found:
         assert len(found["moe-layer-freq"]) == depth
+    modules = set(found.get("recompute-modules", ()))
+    assert modules <= {"core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts"}
+    assert "moe_act" not in modules or "moe-grouped-gemm" in found
+    assert "mla_up_proj" not in modules or "multi-latent-attention" in found
+    if "fp8-format" in found and modules & {"moe_act", "layernorm"}:
+        assert found.get("fp8-recipe", "delayed") != "delayed"
     if found.get("recompute-granularity") == "full":
         assert found["recompute-method"] in ("uniform", "block") and found["recompute-num-layers"] >= 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from poise.catalogue.devices import device
 from poise.catalogue.models import model
 from poise.core.errors import ScenarioError, ScheduleError
 from poise.cost.training.job import Job, shape
-from poise.cost.training.layout import Layout
+from poise.cost.training.layout import ALTERNATE, Layout
 from poise.pipeline import check
 from poise.pipeline.csv import read_csv
 from poise.plan.training.exports import exported
@@ -70,7 +71,7 @@ def test_megatron() -> None:
     assert [found[f"{name}-model-parallel-size"] for name in ("tensor", "pipeline")] == [2, 4]
     assert layers_of(found["pipeline-model-parallel-layout"]) == [6] * 4
     assert (found["micro-batch-size"], found["global-batch-size"]) == (2, 64)
-    assert found["recompute-modules"] == "core_attn" and found["num-query-groups"] == 4
+    assert found["recompute-modules"] == ["core_attn"] and found["num-query-groups"] == 4
     assert {"use-distributed-optimizer", "sequence-parallel", "bf16", "swiglu"} <= set(found)
     full = Layout(data=8, zero=3, recompute="full", recompute_layers=3)
     found = arguments(a_job(8), full)
@@ -249,6 +250,29 @@ def test_what_a_trainer_cannot_state_of_the_model_is_refused() -> None:
         accelerate(a_named_job("llama-3.1-8b", 8, precision="fp8"), Layout(data=8, zero=3))
     found = exported(a_named_job("gemma-2-9b", 8), Layout(data=8, zero=3), lambda: architecture("gemma-2-9b"))
     assert "its norms and positions are not known" in found.refused["megatron"]
+
+
+def test_recomputation_by_operation_is_stated_or_refused() -> None:
+    again = Layout(tensor=2, pipeline=4, data=2, recompute="operations")
+    dense = replace(again, operations=("norm", "attention"))
+    assert arguments(a_job(16), dense)["recompute-modules"] == ["core_attn", "layernorm"]
+    mixed = a_job(16, experts=8, active=2)
+    assert arguments(mixed, again)["recompute-modules"] == ["layernorm", "moe_act"]
+    narrow = arguments(replace(mixed, precision="fp8"), replace(again, operations=("activation",)))
+    assert (narrow["recompute-modules"], narrow["fp8-recipe"]) == (["moe_act"], "tensorwise")
+    alternate = Layout(data=8, zero=3, recompute="operations", operations=ALTERNATE)
+    assert "activation_checkpoint = SelectiveAC.Config()" in torchtitan(a_job(8), alternate)["torchtitan_config.py"]
+    for export, layout, message in (
+        (megatron_by_shape, again, "recomputes activation functions of experts"),
+        (megatron_by_shape, replace(again, operations=("products",)), "recomputes no single products"),
+        (torchtitan, replace(alternate, operations=("norm",)), "norm\\+activation\\+products, not norm; take one"),
+        (torchtitan, replace(alternate, recompute="selective"), "not selective; take one"),
+        (deepspeed, alternate, "recomputes whole layers, not norm\\+activation\\+products; take none or full"),
+        (accelerate, alternate, "recomputes whole layers"),
+        (galvatron, alternate, "recomputes whole layers"),
+    ):
+        with pytest.raises(ScenarioError, match=message):
+            export(a_job(layout.tensor * layout.pipeline * layout.data), layout)
 
 
 def test_all_that_can_have_files_and_the_others_say_why() -> None:

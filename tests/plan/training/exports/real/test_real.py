@@ -13,7 +13,7 @@ from poise.catalogue.architecture import architecture
 from poise.catalogue.devices import device
 from poise.catalogue.models import model
 from poise.cost.training.job import Job
-from poise.cost.training.layout import Layout
+from poise.cost.training.layout import ALTERNATE, Layout
 from poise.plan.training.exports.accelerate import accelerate
 from poise.plan.training.exports.deepspeed import deepspeed
 from poise.plan.training.exports.galvatron import galvatron
@@ -66,6 +66,7 @@ BIG = [
     ("llama-3.2-1b", 8, Layout(data=8, zero=0, gradient_bytes=2)),
     ("mistral-7b-v0.1", 8, Layout(tensor=4, data=2, zero=2)),
     ("deepseek-v3", 128, Layout(pipeline=16, data=8, expert=8, split=(3, *[4] * 14, 2))),
+    ("deepseek-v3", 128, Layout(pipeline=16, data=8, expert=8, recompute="operations")),
     ("deepseek-v2-lite", 8, Layout(tensor=4, data=2, expert=4)),
     ("kimi-k2-instruct", 128, Layout(pipeline=8, data=16, expert=16)),
     ("qwen3-30b-a3b", 16, Layout(tensor=4, pipeline=2, data=2, expert=8)),
@@ -119,6 +120,8 @@ def test_megatron_takes_the_arguments_and_places_the_layers() -> None:
         assert (
             args["use_megatron_fsdp"] == (layout.zero > 1) and args["optimizer_cpu_offload"] == layout.offload_optimizer
         )
+        if layout.recompute == "operations":
+            assert args["recompute_modules"] == ["layernorm", "moe_act", "mla_up_proj", "mlp"]
         about = architecture(name)
         assert found["eps"] == about.norm_eps and found["rope"][0] == about.rope_base
         assert found["rope"][1] == (about.scaling is not None and about.scaling.kind == "llama3")
@@ -147,6 +150,7 @@ def test_megatron_builds_a_model_of_exactly_the_planned_parameters(tmp_path: Pat
 
 TITAN = [
     ("llama-3.1-8b", 8, Layout(data=8, zero=3, recompute="full"), "bf16"),
+    ("llama-3.1-8b", 8, Layout(data=8, zero=3, recompute="operations", operations=ALTERNATE), "bf16"),
     ("llama-3-70b", 64, Layout(tensor=8, pipeline=4, chunks=5, data=2, schedule="interleaved", zero=2), "bf16"),
     ("llama-3-70b", 64, Layout(tensor=8, pipeline=4, data=2, schedule="zb_h1", zero=2), "bf16"),
     ("llama-3-70b", 64, Layout(tensor=8, pipeline=4, chunks=2, data=2, schedule="v_half", zero=3), "bf16"),
@@ -185,7 +189,10 @@ def test_torchtitan_takes_the_file_and_trains_the_planned_model(version: Any, tm
         assert found["rope"][0] == architecture(name).rope_base
         assert (found["rope"][1] == "none") == (scaling is None)
         assert found["compiled"] == (job.precision == "fp8")
-        assert found["recompute"] == {"none": "NoneType", "full": "FullAC.Config"}[layout.recompute]
+        assert (
+            found["recompute"]
+            == {"none": "NoneType", "full": "FullAC.Config", "operations": "SelectiveAC.Config"}[layout.recompute]
+        )
         assert batches(found, release, job, layout) == layout.microbatches(job)
 
 
