@@ -22,7 +22,6 @@ from poise.runtime.models.part import Part, materialise, share
 from poise.runtime.models.read import read
 from poise.runtime.norm import norms
 from poise.runtime.tensor import TensorPeers
-from poise.runtime.ties import Ties
 from poise.sharding import Signature, mesh, propagate
 from poise.sharding.layers import decoder_layer
 from tests.runtime.models.configs import CONFIGS
@@ -80,13 +79,11 @@ def _piped(config: dict[str, Any], schedule: str, recompute: bool, gradients: di
     found = shared(config, plan.stages, beside)
     for part in found.parts:
         part.recompute = recompute
-    pipeline = Pipeline(plan, found.parts, cross_entropy, group=across)
-    ties = Ties(pipeline, found.ties)
+    pipeline = Pipeline(plan, found.parts, cross_entropy, group=across, ties=found.ties)
     tokens, target, more = batch()
     outcome = pipeline.step(tokens, target, shared=more)
-    ties.sum()
     results = [worst(stage.module, gradients) for stage in pipeline.stages.values()]  # type: ignore[arg-type]
-    measured = norms(pipeline, beside, ties.repeated)
+    measured = norms(pipeline, beside, pipeline.ties.repeated)
     return sum(pipeline.losses(outcome)) / MICROBATCHES, results, measured
 
 
