@@ -116,16 +116,16 @@ def _modules(job: Job, layout: Layout) -> list[str]:
     `moe_act` is of experts alone and `moe` takes shared experts with it; dense blocks beside experts are computed
     again whole (`mlp`), which keeps no more than planned.
     """
-    model, asked = job.model, set(present(layout.operations, job.model))
-    if "products" in asked:
+    model, chosen = job.model, set(present(layout.operations, job.model))
+    if "products" in chosen:
         raise ScenarioError("Megatron-LM recomputes no single products; leave products out of recompute")
-    if "activation" in asked and model.moe is None:
+    if "activation" in chosen and model.moe is None:
         raise ScenarioError(f"Megatron-LM recomputes activation functions of experts, which {model.name} has not")
-    if "experts" in asked and model.moe is not None and model.moe.shared and "shared" not in asked:
+    if "experts" in chosen and model.moe is not None and model.moe.shared and "shared" not in chosen:
         raise ScenarioError("Megatron-LM recomputes shared experts with the routed ones; name both, experts+shared")
-    asked -= {"shared"} if "experts" in asked else set()
-    dense = "activation" in asked and model.dense_layers > 0
-    return [_MODULES[each] for each in OPERATIONS if each in asked] + ["mlp"] * dense
+    chosen -= {"shared"} if "experts" in chosen else set()
+    dense = "activation" in chosen and model.dense_layers > 0
+    return [_MODULES[each] for each in OPERATIONS if each in chosen] + ["mlp"] * dense
 
 
 def _memory(job: Job, layout: Layout) -> Arguments:
