@@ -82,20 +82,20 @@ class _Run:
         kind = task.kind
         if kind in ("F", "F_NO_GRAD", "R"):
             x, w = reads[:2] if kind != "R" else (_plain(reads[0]), reads[1])
-            y = x * w % PRIME
+            y = _times(x, w)
             kept = x if kind == "F_NO_GRAD" else (x, y)
             return [kept] if kind == "R" else [y, kept, 0]
         if kind in ("B", "I"):
             return self._backward(task, reads)
         if kind == "W":
             x, g = reads[0]
-            return [(reads[1] + x * g) % PRIME]
+            return [(reads[1] + _times(x, g)) % PRIME]
         if kind == "S":
-            return [reads[0] * number("shard", task.arg[0]) % PRIME]
+            return [_times(reads[0], number("shard", task.arg[0]))]
         if kind == "T":
-            return [(reads[1] + reads[0] * number("rows", task.arg[0])) % PRIME, reads[0] * 3 % PRIME]
+            return [(reads[1] + _times(reads[0], number("rows", task.arg[0]))) % PRIME, _times(reads[0], 3)]
         if kind == "scale":
-            return [reads[0] * task.arg[0] * pow(task.arg[1], -1, PRIME) % PRIME]
+            return [_times(reads[0], task.arg[0] * pow(task.arg[1], -1, PRIME))]
         if kind == "update":
             return [(reads[0] - reads[1]) % PRIME]
         return [*reads, *[0] * len(task.writes)]
@@ -104,9 +104,16 @@ class _Run:
         first = base(task.writes[0]).startswith("g")
         (x, y), w = reads[:2]
         rest = reads[2:] if task.kind == "I" else reads[3:]
-        g = rest[0] if rest else y * number("loss") % PRIME
-        back = [w * g % PRIME] if first else []
-        return [*back, (x, g)] if task.kind == "I" else [*back, (reads[2] + x * g) % PRIME]
+        g = rest[0] if rest else _times(y, number("loss"))
+        back = [_times(w, g)] if first else []
+        return [*back, (x, g)] if task.kind == "I" else [*back, (reads[2] + _times(x, g)) % PRIME]
+
+
+def _times(one: Any, two: Any) -> int:
+    """A product modulo the prime. A tuple times a number would be so many copies of it."""
+    if not (isinstance(one, int) and isinstance(two, int)):
+        raise Wrong("an activation that was kept is no number")
+    return one * two % PRIME
 
 
 def _plain(value: Any) -> int:
