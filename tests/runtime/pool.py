@@ -13,18 +13,29 @@ from poise.runtime.ranks import Ranks
 from tests.patience import PATIENCE_S
 
 RANKS = 4
+JOBS = 40
+"""Jobs of one set of processes: each group of ranks that a job makes keeps a thread of gloo awake until its process
+ends."""
 
 
 class Pool:
     """Runs the same function on all ranks and gives their results."""
 
     def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
         context = multiprocessing.get_context("fork")
         self._ends = [context.Pipe() for _ in range(RANKS)]
         self._ranks = Ranks(RANKS, self._serve, timeout_s=PATIENCE_S)
+        self._jobs = 0
 
     def run(self, job: Callable[..., Any], *given: Any) -> list[Any]:
         """`job(*given)` on every rank; the results by rank. A rank that raises fails the test with its traceback."""
+        if self._jobs == JOBS:
+            self.close()
+            self._begin()
+        self._jobs += 1
         for ours, _ in self._ends:
             ours.send((job, given))
         seen = []
