@@ -74,6 +74,16 @@ class Costs:
         again = None if self.r is None else joined(self.r)
         return replace(self, f=joined(self.f), b=joined(self.b), w=joined(self.w), r=again)
 
+    def times(self, factor: Fraction) -> Costs:
+        """The same in another unit, `factor` of which are one of this; factors on the work stay."""
+        rows = {
+            name: tuple(each * factor for each in getattr(self, name))
+            for name in ("f", "b", "w", "comm", "offload", "reload", "s", "t")
+        }
+        again = None if self.r is None else tuple(each * factor for each in self.r)
+        links = None if self.links is None else tuple(tuple(each * factor for each in row) for row in self.links)
+        return replace(self, **rows, r=again, barrier=self.barrier * factor, links=links)
+
     def at(self, ranks: int, stages: int, microbatches: int) -> Durations:
         """The durations of a schedule of this size, as integers of one scale."""
         work = [_per_stage(name, given, ranks, stages) for name, given in self._work()]

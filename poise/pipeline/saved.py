@@ -25,8 +25,29 @@ def costs_text(costs: Costs, **about: str) -> str:
     return json.dumps(content, indent=1) + "\n"
 
 
+UNITS = {"s": Fraction(1), "ms": Fraction(1, 1000), "us": Fraction(1, 1000000)}
+
+
+def load_seconds(path: str | Path) -> Costs:
+    """The costs in a file, in seconds; ScheduleError if it holds none, or no unit."""
+    unit = _content(path).get("unit")
+    if unit not in UNITS:
+        raise ScheduleError(f"{path}: its unit is {unit!r}; give one of {', '.join(UNITS)}, as `poise calibrate` does")
+    return load_costs(path).times(UNITS[unit])
+
+
 def load_costs(path: str | Path) -> Costs:
-    """The costs in a file; ScheduleError if it holds none."""
+    """The costs in a file, in its own unit; ScheduleError if it holds none."""
+    content = _content(path)
+    known = {field.name for field in fields(Costs)}
+    try:
+        return Costs.of(**{name: value for name, value in content.items() if name in known})
+    except (ScheduleError, TypeError) as error:
+        raise ScheduleError(f"{path}: {error}") from None
+
+
+def _content(path: str | Path) -> dict[str, Any]:
+    """What is in a file of costs."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -35,11 +56,7 @@ def load_costs(path: str | Path) -> Costs:
         raise ScheduleError(f"{path}: is no JSON; {CURE}") from None
     if not isinstance(content, dict) or (content.get("kind"), content.get("schema")) != (KIND, 1):
         raise ScheduleError(f"{path}: holds no costs of a pipeline, schema 1; {CURE}")
-    known = {field.name for field in fields(Costs)}
-    try:
-        return Costs.of(**{name: value for name, value in content.items() if name in known})
-    except (ScheduleError, TypeError) as error:
-        raise ScheduleError(f"{path}: {error}") from None
+    return content
 
 
 def _plain(value: Fraction | bool) -> float | str | bool:

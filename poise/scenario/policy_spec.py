@@ -14,15 +14,15 @@ Choice = tuple[str, dict[str, Any]]
 ALL = "all"
 
 
-def choice(value: Any) -> Choice:
-    """Name and parameters; ValueError when `value` has another shape."""
+def choice(value: Any, what: str = "policy") -> Choice:
+    """Name and parameters of a policy, or of `what` else; ValueError when `value` has another shape."""
     if isinstance(value, str) and value.strip():
         return value, {}
     if isinstance(value, dict) and len(value) == 1:
         name, parameters = next(iter(value.items()))
         if parameters is None or isinstance(parameters, dict):
             return name, dict(parameters or {})
-    raise ValueError(f"{value!r} names no policy; give NAME or {{NAME: {{parameter: value}}}}")
+    raise ValueError(f"{value!r} names no {what}; give NAME or {{NAME: {{parameter: value}}}}")
 
 
 def admissions(value: Any) -> Choice:

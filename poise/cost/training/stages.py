@@ -14,13 +14,18 @@ from poise.cost.training.step import evaluate
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """Seconds of each stage in order of depth, the head in the last; `hop`: of a message between two of them."""
+    """Seconds of each stage in order of depth, the head in the last; `hop`: of a message between two of them.
+
+    head: of the head's passes.  split: layers of each stage.
+    """
 
     forward: tuple[float, ...]
     inputs: tuple[float, ...]
     weights: tuple[float, ...]
     hop: float
     ranks: int
+    head: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    split: tuple[int, ...] = ()
 
     @property
     def busiest(self) -> float:
@@ -29,12 +34,15 @@ class Stages:
         return max(sum(work[rank :: self.ranks]) for rank in range(self.ranks))
 
 
-def stages_of(job: Job, layout: Layout, use: Figures | None = None) -> Stages:
+def stages_of(job: Job, layout: Layout, use: Figures | None = None, *, gathers: bool = True) -> Stages:
     """The stages of a layout; recomputation comes before the input gradient, exposed collectives in each pass, and
-    each forward and input gradient of a chunk takes what launching its messages does."""
+    each forward and input gradient of a chunk takes what launching its messages does.
+
+    Without `gathers` they do not wait for sharded weights.
+    """
     check(job, layout)
     use = use or figures(job.host)
-    found = evaluate(job, columns(job, [layout]), use)
+    found = evaluate(job, columns(job, [layout]), use, memory=False, gathers=gathers)
     f, b, w, hop = (float(each[0]) for each in found.passes)
     kernels, _ = builder(job, use)
     cut = Slice(
@@ -50,4 +58,6 @@ def stages_of(job: Job, layout: Layout, use: Figures | None = None) -> Stages:
         tuple(n * w + e * top.weights for n, e in zip(split, ends, strict=True)),
         hop,
         layout.pipeline,
+        (top.forward, top.inputs, top.weights),
+        tuple(split),
     )

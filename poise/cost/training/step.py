@@ -97,8 +97,13 @@ def prediction(job: Job, layout: Layout, steps: Steps, row: int) -> Prediction:
     )  # fmt: skip
 
 
-def evaluate(job: Job, cut: Columns, use: Figures | None = None, *, memory: bool = True) -> Steps:
-    """All layouts' steps; no row is checked. Without `memory` only times are worked out, and bytes are 0."""
+def evaluate(
+    job: Job, cut: Columns, use: Figures | None = None, *, memory: bool = True, gathers: bool = True
+) -> Steps:
+    """All layouts' steps; no row is checked. Without `memory` only times are worked out, and bytes are 0.
+
+    Without `gathers` layers do not wait for sharded weights, whose transfers are then for a simulation.
+    """
     use = use or figures(job.host)
     kernels, network = builder(job, use)
     once, inverse = np.unique(
@@ -115,17 +120,18 @@ def evaluate(job: Job, cut: Columns, use: Figures | None = None, *, memory: bool
     b = one.inputs + one.backward_comm + again_s
     held, classes = peak(job, cut, use) if memory else (np.zeros(len(cut)), {})
     w = np.asarray(one.weights) + _summing(job, cut, use)
-    found = _assemble(job, cut, use, network, (f, b, w), Parts(*heads), one)
+    waits = _waits(job, cut, use, network, f, b + w, gathers)
+    found = _assemble(job, cut, use, network, (f, b, w), waits, Parts(*heads), one)
     return replace(found, memory=held, classes=classes)
 
 
 def _assemble(
-    job: Job, cut: Columns, use: Figures, network: Network, each: tuple[Any, Any, Any], top: Parts, one: Pass
-) -> Steps:
-    """Steps from the seconds of a layer's passes, of the head, and of a layer's parts."""
-    f, b, w = each
+    job: Job, cut: Columns, use: Figures, network: Network, each: tuple[Any, Any, Any], waits: tuple[Any, Any],
+    top: Parts, one: Pass,
+) -> Steps:  # fmt: skip
+    """Steps from the seconds of a layer's passes, of its waits, of the head, and of a layer's parts."""
+    (f, b, w), (wait_f, wait_b) = each, waits
     m = job.batch / (cut.data * cut.micro_batch)
-    wait_f, wait_b = _waits(job, cut, use, network, f, b + w)
     layer_s, head_s = f + b + w + wait_f + wait_b, top.forward + top.inputs + top.weights
     slot, whole = _slots(job, cut, layer_s, head_s)
     fill = filled(cut.schedule, Filling(whole - slot, cut.chunks, f, b, w))
@@ -179,13 +185,15 @@ def _hop(job: Job, cut: Columns, network: Network) -> Array:
     return np.where(cut.pipeline > 1, network.hop(moved, cut.tensor * cut.context * cut.data), 0.0)
 
 
-def _waits(job: Job, cut: Columns, use: Figures, network: Network, f: Array, back: Array) -> tuple[Array, Array]:
+def _waits(
+    job: Job, cut: Columns, use: Figures, network: Network, f: Array, back: Array, gathers: bool
+) -> tuple[Array, Array]:
     """Seconds that a layer's forward and backward are longer by: gathers of sharded weights, copies of activations.
 
     Both overlap with compute: gathers behind `gather` of it, and slow it by `beside`; copies over the host's link
     behind all of it.
     """
-    gathered, scattered = _sharding(job, cut, network)
+    gathered, scattered = _sharding(job, cut, network) if gathers else (np.zeros(len(cut)), np.zeros(len(cut)))
     again = np.where(cut.reshard, gathered, 0.0) + scattered
     found = []
     for moved, compute in ((gathered, f), (again, back)):
@@ -209,6 +217,27 @@ def _sharding(job: Job, cut: Columns, network: Network) -> tuple[Array, Array]:
     return np.where(sharded, gathered, 0.0), np.where(sharded, scattered, 0.0)
 
 
+def _sharers(cut: Columns) -> tuple[Array, Array]:
+    """Ranks that have the same weights: outside experts, and of them."""
+    ranks = cut.data * cut.context
+    return ranks, np.maximum(ranks * cut.tensor // (cut.expert * cut.expert_tensor), 1)
+
+
+def sums(job: Job, cut: Columns, network: Network, own: Weights) -> tuple[Array, Array]:
+    """Seconds of the sum of the gradients of `own` weights, and of what makes weights or sums whole again."""
+    ranks, expert_ranks = _sharers(cut)
+    size = job.summed_bytes or cut.gradient_bytes
+    scattered = network.scatter(size * own.plain, ranks, cut.tensor)
+    scattered = scattered + network.scatter(size * own.experts, expert_ranks, cut.expert * cut.expert_tensor)
+    gathered = network.scatter(2.0 * own.plain, ranks, cut.tensor)
+    gathered = gathered + network.scatter(2.0 * own.experts, expert_ranks, cut.expert * cut.expert_tensor)
+    if job.summed_bytes:
+        scattered = scattered + network.scatter(job.summed_bytes * own.plain, ranks, cut.tensor)
+    return scattered, np.where(
+        cut.zero == 0, network.scatter(size * (own.plain + own.experts), ranks, cut.tensor), gathered
+    )
+
+
 def _after(job: Job, cut: Columns, use: Figures, network: Network, back: Array, ahead: Array) -> tuple[Array, Array]:
     """Seconds of the gradients' sum that stay exposed, and of the optimizer.
 
@@ -219,16 +248,8 @@ def _after(job: Job, cut: Columns, use: Figures, network: Network, back: Array, 
     ends = np.ones(len(cut), bool)
     own = weights(job, cut, cut.most, ends, np.zeros(len(cut), bool) | (cut.pipeline == 1))
     own = Weights(*(copies(cut.schedule) * each for each in own))
-    ranks = cut.data * cut.context
-    expert_ranks = np.maximum(ranks * cut.tensor // (cut.expert * cut.expert_tensor), 1)
-    size = job.summed_bytes or cut.gradient_bytes
-    scattered = network.scatter(size * own.plain, ranks, cut.tensor)
-    scattered = scattered + network.scatter(size * own.experts, expert_ranks, cut.expert * cut.expert_tensor)
-    gathered = network.scatter(2.0 * own.plain, ranks, cut.tensor)
-    gathered = gathered + network.scatter(2.0 * own.experts, expert_ranks, cut.expert * cut.expert_tensor)
-    if job.summed_bytes:
-        scattered = scattered + network.scatter(job.summed_bytes * own.plain, ranks, cut.tensor)
-    gathered = np.where(cut.zero == 0, network.scatter(size * (own.plain + own.experts), ranks, cut.tensor), gathered)
+    scattered, gathered = sums(job, cut, network, own)
+    ranks, expert_ranks = _sharers(cut)
     hide = np.where(cut.overlap, use.hidden, 0.0)
     floor = 1.0 / np.maximum(cut.most, 1)
     exposed = np.maximum(scattered - hide * cut.most * back, floor * scattered)

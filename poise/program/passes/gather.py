@@ -23,11 +23,14 @@ class Run(NamedTuple):
     last: int
 
 
-def gathered(program: Program, bytes: Sequence[float], whole: Sequence[float] = ()) -> Program:
+def gathered(
+    program: Program, bytes: Sequence[float], whole: Sequence[float] = (), *, once: bool = False
+) -> Program:
     """Gather a stage's weights before each run of tasks on it, and free them behind the run.
 
-    bytes: what a rank receives for each stage; a stage of 0 is left out.  whole: memory of a stage's whole weights. A
-    run's weights are requested when the run before starts, those of the first at once. Each gather is an all-gather of
+    bytes: what a rank receives for each stage; a stage of 0 is left out.  whole: memory of a stage's whole weights.
+    once: a stage's weights are gathered before its first task and stay, as those that the step before updated in shards
+    (ZeRO-1 and 2 with gathers that overlap with the forward).  A run's weights are requested when the run before starts, those of the first at once. Each gather is an all-gather of
     one rank, with shards that are not part of the Program, on the lane `gather`. ProgramError where the Program gathers
     already, or updates weights in between.
     """
@@ -37,25 +40,30 @@ def gathered(program: Program, bytes: Sequence[float], whole: Sequence[float] = 
     for rank in range(program.ranks):
         lane = Lane(rank, "compute")
         if lane in into.rows:
-            _rank(into, rank, into.rows[lane], each, held)
+            _rank(into, rank, into.rows[lane], each, held, once)
     return into.build()
 
 
-def runs(row: Sequence[Task], bytes: Sequence[float]) -> list[Run]:
-    """The runs of a rank whose stages are gathered."""
+def runs(row: Sequence[Task], bytes: Sequence[float], once: bool = False) -> list[Run]:
+    """The runs of a rank whose stages are gathered; `once`: one from the first task of each stage to its last."""
     found: list[Run] = []
+    number: dict[int, int] = {}
     for slot, task in enumerate(row):
         if task.kind in WITH_WEIGHTS:
             stage = task.arg[0]
-            if found and found[-1].stage == stage:
-                found[-1] = found[-1]._replace(last=slot)
+            same = number.get(stage, -1) if once or (found and found[-1].stage == stage) else -1
+            if same >= 0:
+                found[same] = found[same]._replace(last=slot)
             else:
+                number[stage] = len(found)
                 found.append(Run(stage, slot, slot))
     return [run for run in found if bytes[run.stage]]
 
 
-def _rank(into: Builder, rank: int, row: list[Task], bytes: Sequence[float], whole: Sequence[float]) -> None:
-    found = runs(row, bytes)
+def _rank(
+    into: Builder, rank: int, row: list[Task], bytes: Sequence[float], whole: Sequence[float], once: bool
+) -> None:
+    found = runs(row, bytes, once)
     for task in row:
         if task.kind in WITH_WEIGHTS and bytes[task.arg[0]] and task.reads[1] not in into.given:
             raise ProgramError(
@@ -75,7 +83,8 @@ def _rank(into: Builder, rank: int, row: list[Task], bytes: Sequence[float], who
             task = row[slot]
             if task.kind in WITH_WEIGHTS:
                 row[slot] = task._replace(reads=tuple(full if name == own else name for name in task.reads))
-        behind[run.last] = Task("free", rank, "compute", (full,))
+        if not once:
+            behind[run.last] = Task("free", rank, "compute", (full,))
         if number + 1 < len(found):
             after = row[found[number + 1].first].reads[1]
             shard = at(f"{stem(after)}.shard#{number + 1}", rank)

@@ -103,7 +103,9 @@ def _store(folder: Path, question: StepQuestion, *, resume: bool) -> Store:
     """Where the cells are kept; UserError where it has others that are not to be used, or cannot be."""
     common = _basis(question)
     study = question.experiment
-    prints = {case.label: digest([common, case.parameters["layout"]]) for case in study.cases}
+    prints = {
+        case.label: digest([common, case.parameters["layout"], repr(case.parameters["how"])]) for case in study.cases
+    }
     store = Store(folder, prints, axis=study.axis)
     there = store.finished()
     check_free(folder, there, resume=resume)
@@ -126,7 +128,7 @@ def _before(file: Path) -> dict[str, Any]:
 
 def _basis(question: StepQuestion) -> dict[str, Any]:
     """The inputs of a cell's figures besides its layout, setting and seed."""
-    fields = question.file.model_dump(mode="json", exclude={"layout", "schedule", "run", "compare"})
+    fields = question.file.model_dump(mode="json", exclude={"layout", "schedule", "passes", "run", "compare"})
     return {"poise": version(), **fields}
 
 

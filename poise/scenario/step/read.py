@@ -9,17 +9,21 @@ from typing import Any
 
 from poise.catalogue.devices import device
 from poise.catalogue.models import model
-from poise.core.errors import PoiseError, ScenarioError
+from poise.core.errors import PoiseError, ScenarioError, ScheduleError
 from poise.cost.training import Job, Layout
 from poise.cost.training.layout import check
 from poise.cost.training.schedules import REFUSED, SCHEDULES, why_not
 from poise.experiment.case import Case
 from poise.experiment.compare import Experiment
+from poise.pipeline.costs import Costs
+from poise.pipeline.saved import load_seconds
 from poise.scenario.override import Override, apply_override, parse_override
 from poise.scenario.place import Places, at_home
 from poise.scenario.read import Kind, read_yaml
+from poise.scenario.step.passes import NO_PASSES, edits_of, label
 from poise.scenario.step.schema import LayoutSection, StepFile
-from poise.scenario.step.world import FIGURES, VARIED, Jitter, laid, run
+from poise.scenario.step.world import FIGURES, VARIED, How, Jitter, laid, run
+from poise.sim.step.linked import Linked
 
 KIND = Kind("a step (examples/step.yaml is one)", "at least the sections model, cluster and layout", "kind: step")
 
@@ -52,14 +56,23 @@ def read(path: Path, overrides: Sequence[str] = (), more: Sequence[Override] = (
     for option in (*map(parse_override, overrides), *more):
         apply_override(data, places, *option)
     file = checked(StepFile, data, places)
-    return StepQuestion(file, _experiment(file, places), path.stem)
+    costs = None if file.costs is None else _costs(places.file(file.costs, ("costs",), at_home(path).parent), places)
+    return StepQuestion(file, _experiment(file, places, costs), path.stem)
 
 
-def _experiment(file: StepFile, places: Places) -> Experiment:
+def _costs(file: Path, places: Places) -> Costs:
+    """The costs in a file, in seconds."""
+    try:
+        return load_seconds(file)
+    except ScheduleError as error:
+        raise places.error(("costs",), str(error)) from None
+
+
+def _experiment(file: StepFile, places: Places, costs: Costs | None) -> Experiment:
     axis, settings = _axis(file, places)
     jitter = Jitter(file.jitter.rank, file.jitter.microbatch)
     chance = jitter != Jitter()
-    cases = tuple(_cases(file, places, jitter))
+    cases = tuple(_cases(file, places, jitter, costs))
     by = next((figure for figure in FIGURES if figure.name == file.compare.by), None)
     if by is None:
         known = ", ".join(figure.name for figure in FIGURES)
@@ -68,8 +81,11 @@ def _experiment(file: StepFile, places: Places) -> Experiment:
     for case in found.names:
         for at in found.settings:
             try:
-                check(*laid(found.case(case, at).parameters))
-            except ScenarioError as error:
+                parameters = found.case(case, at).parameters
+                job, layout = laid(parameters)
+                check(job, layout)
+                parameters["how"].check(job, layout, jitter)
+            except PoiseError as error:
                 where = case if axis == ALONE else f"{case} at {axis} {at:g}"
                 raise ScenarioError(f"{places.name}: {where}: {error}") from None
     return found
@@ -100,8 +116,8 @@ def _seeds(file: StepFile, places: Places) -> tuple[int, ...]:
     return chosen
 
 
-def _cases(file: StepFile, places: Places, jitter: Jitter) -> list[Case]:
-    """Every layout with every schedule."""
+def _cases(file: StepFile, places: Places, jitter: Jitter, costs: Costs | None) -> list[Case]:
+    """Every layout with every schedule and every list of passes."""
     try:
         what, on = model(file.model), device(file.cluster.device)
     except PoiseError as error:
@@ -118,11 +134,36 @@ def _cases(file: StepFile, places: Places, jitter: Jitter) -> list[Case]:
     labels = _labels(file)
     if len(set(labels)) < len(labels):
         raise places.error(("layout",), "a layout stands twice; keep it once, or give it a name or other degrees")
-    pairs = [(layout, name) for layout in file.layout for name in file.schedule]
+    pairs = zip(labels, ((layout, name) for layout in file.layout for name in file.schedule), strict=True)
+    given = {"job": job, "price": price, "jitter": jitter}
+    hows = _hows(file, places, costs)
     return [
-        Case(label, {"job": job, "layout": _given(layout, name), "price": price, "jitter": jitter})
-        for label, (layout, name) in zip(labels, pairs, strict=True)
+        Case(_joined(own, passes, len(labels), len(hows)), {**given, "layout": _given(layout, name), "how": how})
+        for own, (layout, name) in pairs
+        for passes, how in hows.items()
     ]
+
+
+def _joined(label: str, passes: str, layouts: int, lists: int) -> str:
+    """The label of a layout with a list of passes, of what differs."""
+    if lists == 1:
+        return label
+    return passes if layouts == 1 else f"{label}, {passes}"
+
+
+def _hows(file: StepFile, places: Places, costs: Costs | None) -> dict[str, How]:
+    """How steps are run, by lists of passes."""
+    if file.links == "none":
+        if any(file.passes):
+            raise places.error(("passes",), "are of the step as a Program, and links is none; give links: stages")
+        return {NO_PASSES: How(None, costs)}
+    found: dict[str, How] = {}
+    for at, each in enumerate(file.passes):
+        path = ("passes", at) if len(file.passes) > 1 else ("passes",)
+        if label(each) in found:
+            raise places.error(path, f"{label(each)} stands twice; keep it once, or give it other parameters")
+        found[label(each)] = How(Linked(file.links, edits_of(each, places, path)), costs)
+    return found
 
 
 def _given(layout: LayoutSection, schedule: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from poise.cost.training.schedules import SCHEDULES
+from poise.scenario.policy_spec import choice
 from poise.scenario.section import Section, Whole
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -14,6 +15,17 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 def _listed(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
+
+
+def _lists(value: Any) -> Any:
+    """Lists of passes; a single list, or pass, is one."""
+    given = _listed(value)
+    many = [isinstance(each, list) for each in given]
+    if not all(many) and any(many):
+        raise ValueError("has passes and lists of passes; give one list, or a list of lists")
+    for each in (one for row in (given if all(many) and given else [given]) for one in row):
+        choice(each, "pass")
+    return given if all(many) and given else [given]
 
 
 class StepClusterSection(Section):
@@ -79,6 +91,11 @@ class StepFile(Section):
     schedule: Annotated[list[str], BeforeValidator(_listed)] = Field(
         default=["one_f_one_b"], min_length=1, description=f"one or several of {', '.join(SCHEDULES)}"
     )
+    links: Literal["none", "stages", "layers"] = Field(default="none", description="none, stages or layers")
+    passes: Annotated[list[list[Any]], BeforeValidator(_lists)] = Field(
+        default=[[]], description="a list, as in [{bucketed: {cap_mb: 25}}, side_by_side], or several lists"
+    )
+    costs: str | None = Field(default=None, description="a file that `poise calibrate` wrote of a recorded step")
     jitter: JitterSection = Field(default=JitterSection(), description="a mapping, as in {microbatch: 0.1}")
     run: StepRunSection = Field(default=StepRunSection(), description="a mapping, as in {seeds: 5}")
     compare: StepCompareSection = Field(default=StepCompareSection(), description="a mapping, as in {by: mfu}")

@@ -13,8 +13,12 @@ from poise.core.errors import ScenarioError
 from poise.cost.training import Job, Layout
 from poise.cost.training.step import Prediction, predict
 from poise.experiment.case import Case
+from poise.pipeline.costs import Costs
 from poise.report.figures import Figure
 from poise.sim.step.layout import Draw, jittered, simulated
+from poise.sim.step.linked import Linked, linked
+from poise.sim.step.linked import check as check_linked
+from poise.sim.step.recorded import fitted, recorded
 
 GIB = 2**30
 FINE = 1000
@@ -57,7 +61,7 @@ def run(case: Case, seed: int) -> dict[str, Any]:
     """The figures of a step. parameters: `job`, `layout` (a mapping of fields), `price`, `jitter`, and what varies."""
     job, layout = laid(case.parameters)
     price = case.parameters["price"]
-    found = ran(job, layout, case.parameters["jitter"], seed)
+    found = ran(job, layout, case.parameters["jitter"], seed, case.parameters["how"])
     return {
         "step_s": found.seconds,
         "mfu": found.mfu,
@@ -69,13 +73,33 @@ def run(case: Case, seed: int) -> dict[str, Any]:
     }
 
 
-def ran(job: Job, layout: Layout, jitter: Jitter, seed: int) -> Prediction:
+@dataclass(frozen=True, slots=True)
+class How:
+    """How a step is run. links: as a Program on links; None: transfers are closed forms.  costs: of a recorded step, in
+    seconds; None: the cost model's."""
+
+    links: Linked | None = None
+    costs: Costs | None = None
+
+    def check(self, job: Job, layout: Layout, jitter: Jitter) -> None:
+        """ScenarioError for passes and operations that cannot be run, ScheduleError for costs of other stages."""
+        if self.links is not None:
+            check_linked(job, layout, self.links, layout.data if jitter != Jitter() else 0)
+        if self.costs is not None:
+            fitted(self.costs, layout)
+
+
+def ran(job: Job, layout: Layout, jitter: Jitter, seed: int, how: How | None = None) -> Prediction:
     """One step, its pipeline run operation by operation; ScenarioError for a layout that cannot be."""
-    found = predict(job, layout)
-    if jitter == Jitter():
-        return simulated(job, found)
+    found, how = predict(job, layout), how or How()
     counts = layout.pipeline, layout.microbatches(job)
-    return jittered(job, found, [jitter.draw(seed, each, *counts) for each in range(layout.data)])
+    draws = [] if jitter == Jitter() else [jitter.draw(seed, each, *counts) for each in range(layout.data)]
+    costs = None if how.costs is None else fitted(how.costs, layout)
+    if how.links is not None:
+        return linked(job, found, how.links, draws, costs)
+    if costs is not None:
+        return recorded(job, found, costs, draws)
+    return jittered(job, found, draws) if draws else simulated(job, found)
 
 
 VARIED = ("batch", "sequence", "devices")

@@ -63,7 +63,11 @@ def simulated(job: Job, found: Prediction, use: Figures | None = None) -> Predic
 
 def _with_span(found: Prediction, span: float, busy: float) -> Prediction:
     """The prediction with a pipeline that takes `span` seconds, of which its busiest rank works `busy`."""
-    parts = parts_of(found.parts, span, busy)
+    return with_parts(found, parts_of(found.parts, span, busy))
+
+
+def with_parts(found: Prediction, parts: dict[str, float]) -> Prediction:
+    """The prediction with other parts, which sum to its step."""
     seconds = sum(parts.values())
     scale = found.seconds / seconds
     return replace(
@@ -87,7 +91,11 @@ def parts_of(closed: Mapping[str, float], span: float, busy: float) -> dict[str,
 
 def timed(layout: Layout, microbatches: int, stages: Stages, draw: Draw | None = None) -> Timing:
     """A layout's schedule, made for these times per stage, and run with them or with what chance makes of them."""
-    costs = costs_of(stages)
+    return timed_by(layout, microbatches, costs_of(stages), draw)
+
+
+def timed_by(layout: Layout, microbatches: int, costs: Costs, draw: Draw | None = None) -> Timing:
+    """The same with costs of stages, in units of `GRAIN`."""
     schedule = make(layout.schedule, layout.pipeline, microbatches, costs=costs, **options(layout))
     return time(schedule, costs if draw is None else replace(costs, rank=draw.rank, microbatch=draw.microbatch))
 
