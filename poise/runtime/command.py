@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from poise.core.errors import RankError, UserError
 from poise.core.extras import install
 from poise.core.posix import need_posix
+from poise.program.passes.buckets import CAP, MIB
 from poise.runtime.choices import BYTES, OPTIMIZERS
 from poise.runtime.job import Job, ranks_of, schedule_of
 from poise.runtime.job_check import check
@@ -37,10 +38,19 @@ def job_of(options: RunOptions, processes: int | None) -> Job:
         options.late, options.seed, options.every, options.resume, options.recording, options.timeline,
         options.timeout_s, shape, options.data or usual, read_rate(options.lr_schedule, options.optimizer),
         options.warmup, OPTIMIZERS[options.optimizer] if decay is None else decay, options.precision,
-        options.recompute, options.compiled, options.metrics, options.tensorboard,
+        options.recompute, options.compiled, options.metrics, options.tensorboard, _bucket(options),
     )  # fmt: skip
     check(job)
     return job
+
+
+def _bucket(options: RunOptions) -> float:
+    """MiB of a bucket of gradients."""
+    if options.bucket_mb is None:
+        return CAP / MIB
+    if options.replicas == 1:
+        raise UserError(f"--bucket-mb {options.bucket_mb:g}: only replicas sum gradients; give --replicas, or leave it")
+    return options.bucket_mb
 
 
 def _model(options: RunOptions) -> tuple[Size, Shape | None]:

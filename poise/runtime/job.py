@@ -54,6 +54,8 @@ class Job:
     compiled: bool = False
     metrics: Path | None = None
     tensorboard: Path | None = None
+    bucket_mb: float = 25.0
+    """MiB of gradients that replicas sum at once."""
 
     def about(self) -> dict[str, Any]:
         """Settings that a checkpoint must share with the job that resumes from it; values that survive JSON."""

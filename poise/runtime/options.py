@@ -38,6 +38,10 @@ class RunOptions:
     length: Annotated[int, typer.Option(help="Tokens per sequence.", min=1)] = 128
     rows: Annotated[int, typer.Option(help="Sequences per microbatch.", min=1)] = 4
     replicas: Annotated[int, typer.Option(metavar="D", help="Data-parallel pipelines.", min=1)] = 1
+    bucket_mb: Annotated[
+        float | None,
+        typer.Option(metavar="MIB", help="Gradients of replicas that are summed at once; default: 25 MiB.", min=0.0),
+    ] = None
     tensor: Annotated[int, typer.Option(metavar="T", help="Tensor-parallel degree within a rank.", min=1)] = 1
     steps: Annotated[int, typer.Option(help="Training steps.", min=1)] = 100
     optimizer: Annotated[str, typer.Option(metavar="NAME", help="Optimizer: adamw or sgd.")] = "adamw"

@@ -54,7 +54,7 @@ class Trainer:
         self.pipeline = Pipeline(
             job.schedule, made.parts, self.loss, device=self.device, optimizer=self._optimizer, output=made.output,
             watched=job.recording is not None, group=group, data=self.side, guard=guard,
-            ties=made.ties,
+            bucket_mb=job.bucket_mb, ties=made.ties,
         )  # fmt: skip
         self.parts: dict[str, nn.Module] = {f"stage-{stage}": part for stage, part in made.parts.items()}
         self.weights = {f"stage-{stage}": named(part, self.beside) for stage, part in made.parts.items()}

@@ -97,9 +97,7 @@ def prediction(job: Job, layout: Layout, steps: Steps, row: int) -> Prediction:
     )  # fmt: skip
 
 
-def evaluate(
-    job: Job, cut: Columns, use: Figures | None = None, *, memory: bool = True, gathers: bool = True
-) -> Steps:
+def evaluate(job: Job, cut: Columns, use: Figures | None = None, *, memory: bool = True, gathers: bool = True) -> Steps:
     """All layouts' steps; no row is checked. Without `memory` only times are worked out, and bytes are 0.
 
     Without `gathers` layers do not wait for sharded weights, whose transfers are then for a simulation.

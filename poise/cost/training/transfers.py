@@ -68,9 +68,7 @@ def _collectives(
     values = [float(each) for each in own.plain + own.experts]
     if layout.zero == 0:  # sums are made whole at once, by an all-reduce
         summed, first = summed + gathered, first + again
-    gradients = [
-        Moved(size * each, float(all_of) - first, first) for each, all_of in zip(values, summed, strict=True)
-    ]
+    gradients = [Moved(size * each, float(all_of) - first, first) for each, all_of in zip(values, summed, strict=True)]
     if layout.zero == 0:
         return gradients, []
     return gradients, [

@@ -23,16 +23,14 @@ class Run(NamedTuple):
     last: int
 
 
-def gathered(
-    program: Program, bytes: Sequence[float], whole: Sequence[float] = (), *, once: bool = False
-) -> Program:
+def gathered(program: Program, bytes: Sequence[float], whole: Sequence[float] = (), *, once: bool = False) -> Program:
     """Gather a stage's weights before each run of tasks on it, and free them behind the run.
 
     bytes: what a rank receives for each stage; a stage of 0 is left out.  whole: memory of a stage's whole weights.
     once: a stage's weights are gathered before its first task and stay, as those that the step before updated in shards
-    (ZeRO-1 and 2 with gathers that overlap with the forward).  A run's weights are requested when the run before starts, those of the first at once. Each gather is an all-gather of
-    one rank, with shards that are not part of the Program, on the lane `gather`. ProgramError where the Program gathers
-    already, or updates weights in between.
+    (ZeRO-1 and 2, with gathers beside the forward).  A run's weights are requested when the run before starts, those of
+    the first at once. Each gather is an all-gather of one rank, with shards that are not part of the Program, on the
+    lane `gather`. ProgramError where the Program gathers already, or updates weights in between.
     """
     each = for_stages("gathered", bytes, program)
     held = for_stages("whole", whole, program) if whole else []

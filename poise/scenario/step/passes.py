@@ -5,15 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Literal
 
 from poise.core.errors import ScenarioError
+from poise.pipeline.costs import Costs
 from poise.scenario.place import Path, Places
 from poise.scenario.policy_spec import choice
+from poise.scenario.step.world import How
 from poise.sim.step.edits import EDITS, OF_THE_LAYOUT, Edit, check_order
+from poise.sim.step.linked import Linked
+
+Links = Literal["none", "stages", "layers"]
 
 NO_PASSES = "no passes"
+"""The label of an empty list."""
 _KINDS = {"float": "a number", "bool": "true or false", "Collection[int]": "a list of ranks, as in [1, 2]"}
+
+
+def hows(links: Links, lists: Sequence[Sequence[Any]], costs: Costs | None, places: Places) -> dict[str, How]:
+    """How steps are run, by lists of passes; ScenarioError for a list that cannot be, or stands twice."""
+    if links == "none":
+        if any(lists):
+            raise places.error(("passes",), "are of the step as a Program, and links is none; give links: stages")
+        return {NO_PASSES: How(None, costs)}
+    found: dict[str, How] = {}
+    for at, each in enumerate(lists):
+        path = ("passes", at) if len(lists) > 1 else ("passes",)
+        if label(each) in found:
+            raise places.error(path, f"{label(each)} stands twice; keep it once, or give it other parameters")
+        found[label(each)] = How(Linked(links, edits_of(each, places, path)), costs)
+    return found
 
 
 def edits_of(given: Sequence[Any], places: Places, path: Path) -> tuple[Edit, ...]:
@@ -21,11 +42,10 @@ def edits_of(given: Sequence[Any], places: Places, path: Path) -> tuple[Edit, ..
     found = []
     for at, each in enumerate(given):
         name, parameters = choice(each, "pass")
-        where = (*path, at) if path in places.lines or not places.lines else path
         try:
             found.append(_edit(name, parameters))
         except ScenarioError as error:
-            raise places.error(where, str(error)) from None
+            raise places.error((*path, at), str(error)) from None
     try:
         check_order([choice(each)[0] for each in given])
     except ScenarioError as error:

@@ -20,10 +20,9 @@ from poise.pipeline.saved import load_seconds
 from poise.scenario.override import Override, apply_override, parse_override
 from poise.scenario.place import Places, at_home
 from poise.scenario.read import Kind, read_yaml
-from poise.scenario.step.passes import NO_PASSES, edits_of, label
+from poise.scenario.step.passes import hows
 from poise.scenario.step.schema import LayoutSection, StepFile
-from poise.scenario.step.world import FIGURES, VARIED, How, Jitter, laid, run
-from poise.sim.step.linked import Linked
+from poise.scenario.step.world import FIGURES, VARIED, Jitter, laid, run
 
 KIND = Kind("a step (examples/step.yaml is one)", "at least the sections model, cluster and layout", "kind: step")
 
@@ -136,11 +135,11 @@ def _cases(file: StepFile, places: Places, jitter: Jitter, costs: Costs | None) 
         raise places.error(("layout",), "a layout stands twice; keep it once, or give it a name or other degrees")
     pairs = zip(labels, ((layout, name) for layout in file.layout for name in file.schedule), strict=True)
     given = {"job": job, "price": price, "jitter": jitter}
-    hows = _hows(file, places, costs)
+    ways = hows(file.links, file.passes, costs, places)
     return [
-        Case(_joined(own, passes, len(labels), len(hows)), {**given, "layout": _given(layout, name), "how": how})
+        Case(_joined(own, passes, len(labels), len(ways)), {**given, "layout": _given(layout, name), "how": how})
         for own, (layout, name) in pairs
-        for passes, how in hows.items()
+        for passes, how in ways.items()
     ]
 
 
@@ -149,21 +148,6 @@ def _joined(label: str, passes: str, layouts: int, lists: int) -> str:
     if lists == 1:
         return label
     return passes if layouts == 1 else f"{label}, {passes}"
-
-
-def _hows(file: StepFile, places: Places, costs: Costs | None) -> dict[str, How]:
-    """How steps are run, by lists of passes."""
-    if file.links == "none":
-        if any(file.passes):
-            raise places.error(("passes",), "are of the step as a Program, and links is none; give links: stages")
-        return {NO_PASSES: How(None, costs)}
-    found: dict[str, How] = {}
-    for at, each in enumerate(file.passes):
-        path = ("passes", at) if len(file.passes) > 1 else ("passes",)
-        if label(each) in found:
-            raise places.error(path, f"{label(each)} stands twice; keep it once, or give it other parameters")
-        found[label(each)] = How(Linked(file.links, edits_of(each, places, path)), costs)
-    return found
 
 
 def _given(layout: LayoutSection, schedule: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from random import Random
 from typing import Any
 
-from poise.core.errors import ScenarioError
+from poise.core.errors import ScenarioError, ScheduleError
 from poise.cost.training import Job, Layout
 from poise.cost.training.step import Prediction, predict
 from poise.experiment.case import Case
@@ -82,11 +82,17 @@ class How:
     costs: Costs | None = None
 
     def check(self, job: Job, layout: Layout, jitter: Jitter) -> None:
-        """ScenarioError for passes and operations that cannot be run, ScheduleError for costs of other stages."""
+        """ScenarioError for passes and operations that cannot be run, and for costs of other stages."""
         if self.links is not None:
             check_linked(job, layout, self.links, layout.data if jitter != Jitter() else 0)
         if self.costs is not None:
-            fitted(self.costs, layout)
+            try:
+                fitted(self.costs, layout)
+            except ScheduleError:
+                raise ScenarioError(
+                    f"costs: are of {len(self.costs.f)} stages, and the layout has {layout.stages} on "
+                    f"{layout.pipeline} ranks; give a layout of as many, or record a step of such a pipeline"
+                ) from None
 
 
 def ran(job: Job, layout: Layout, jitter: Jitter, seed: int, how: How | None = None) -> Prediction:

@@ -152,7 +152,9 @@ class _Step:
 
         def seconds(task: Task) -> float:
             if task.kind in _NUMBERS:
-                return float(Fraction(durations.of(_NUMBERS[task.kind], *task.arg, task.rank), durations.scale)) / SECOND
+                return (
+                    float(Fraction(durations.of(_NUMBERS[task.kind], *task.arg, task.rank), durations.scale)) / SECOND
+                )
             return weigh.seconds(task) if task.group else 0.0
 
         for edit in self.how.edits:
