@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from poise.core.errors import ScheduleError
 from poise.pipeline import Costs
-from poise.pipeline.saved import costs_text, load_costs
+from poise.pipeline.saved import UNITS, costs_text, load_costs, load_seconds
 from tests.depth import examples
 
 TIMES = st.lists(st.fractions(Fraction(1, 7), 9), min_size=4, max_size=4)
@@ -51,3 +51,12 @@ def test_what_is_no_file_of_costs(tmp_path: Path, text: str, message: str) -> No
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(ScheduleError, match=message):
         load_costs(tmp_path / "x.json")
+
+
+@given(TIMES, st.sampled_from(sorted(UNITS)))
+def test_costs_are_read_in_seconds(file: Path, f: list[Fraction], unit: str) -> None:
+    costs = Costs.of(f, f, f, 1, r=f, barrier=2)
+    file.write_text(costs_text(costs, unit=unit))
+    found = load_seconds(file)
+    assert found.times(1 / UNITS[unit]) == costs
+    assert found.f == tuple(each * UNITS[unit] for each in costs.f) and found.rank == costs.rank

@@ -109,6 +109,18 @@ def test_weights_are_gathered_for_each_run_one_run_ahead() -> None:
     assert 8.0 < held[0, "device"] <= plain[0, "device"] + 2 * 8.0
 
 
+def test_new_weights_are_gathered_once_one_stage_ahead() -> None:
+    schedule = make("breadth_first", 2, 4, chunks=2)
+    program = gathered(program_of(schedule), [1.0] * 4, once=True)
+    assert [task.arg for task in program.rows[Lane(0, "gather")]] == [0, 2]
+    assert not any(task.kind == "free" and "full" in task.reads[0] for task in program.tasks())
+    compute = program.rows[Lane(0, "compute")]
+    second = program.rows[Lane(0, "gather")][1]
+    asks = next(at for at, task in enumerate(compute) if task.writes == second.reads)
+    assert compute[asks + 1].kind == "F" and asks == 0  # where the first forward starts
+    assert program.prove().collectives == 4
+
+
 def test_a_weight_that_is_used_behind_its_run_is_refused() -> None:
     program = gathered(program_of(make("breadth_first", 2, 4, chunks=2)), [1.0] * 4)
     lane = Lane(0, "compute")
