@@ -172,3 +172,22 @@ def test_models_that_cannot_take_the_text_or_the_schedule_are_refused(documents:
         run(wish(tmp_path, documents, CONFIGS["llama"]))
     with pytest.raises(UserError, match=r"bytes need a vocabulary of 256, it has 64"):
         run(wish(tmp_path, documents, CONFIGS["llama"], data="bytes"))
+
+
+def test_buckets_change_no_loss(documents: Path, tmp_path: Path) -> None:
+    """Gradients of each stage alone, or all that fit into 25 MiB together."""
+    losses = []
+    for name, bucket_mb in (("alone", 0.0), ("usual", None)):
+        wanted = wish(
+            tmp_path, documents, out=tmp_path / name, ranks=1, chunks=2, replicas=2, schedule="breadth_first",
+            bucket_mb=bucket_mb,
+        )
+        assert job_of(wanted, 2).bucket_mb == (25.0 if bucket_mb is None else bucket_mb)
+        run(wanted)
+        losses.append(column(tmp_path / name / "loss.jsonl", "loss"))
+    assert losses[0] == losses[1] and len(losses[0]) == 4
+
+
+def test_buckets_are_of_replicas(documents: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--bucket-mb 5: only replicas sum gradients; give --replicas, or leave it"):
+        job_of(wish(tmp_path, documents, bucket_mb=5.0), 2)
