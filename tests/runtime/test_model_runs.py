@@ -179,7 +179,13 @@ def test_buckets_change_no_loss(documents: Path, tmp_path: Path) -> None:
     losses = []
     for name, bucket_mb in (("alone", 0.0), ("usual", None)):
         wanted = wish(
-            tmp_path, documents, out=tmp_path / name, ranks=1, chunks=2, replicas=2, schedule="breadth_first",
+            tmp_path,
+            documents,
+            out=tmp_path / name,
+            ranks=1,
+            chunks=2,
+            replicas=2,
+            schedule="breadth_first",
             bucket_mb=bucket_mb,
         )
         assert job_of(wanted, 2).bucket_mb == (25.0 if bucket_mb is None else bucket_mb)
