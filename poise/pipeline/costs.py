@@ -76,13 +76,16 @@ class Costs:
 
     def times(self, factor: Fraction) -> Costs:
         """The same in another unit, `factor` of which are one of this; factors on the work stay."""
-        rows = {
-            name: tuple(each * factor for each in getattr(self, name))
-            for name in ("f", "b", "w", "comm", "offload", "reload", "s", "t")
-        }
-        again = None if self.r is None else tuple(each * factor for each in self.r)
-        links = None if self.links is None else tuple(tuple(each * factor for each in row) for row in self.links)
-        return replace(self, **rows, r=again, barrier=self.barrier * factor, links=links)
+
+        def times(row: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
+            return tuple(each * factor for each in row)
+
+        return replace(
+            self, f=times(self.f), b=times(self.b), w=times(self.w), comm=times(self.comm), s=times(self.s),
+            t=times(self.t), offload=times(self.offload), reload=times(self.reload), barrier=self.barrier * factor,
+            r=None if self.r is None else times(self.r),
+            links=None if self.links is None else tuple(times(row) for row in self.links),
+        )  # fmt: skip
 
     def at(self, ranks: int, stages: int, microbatches: int) -> Durations:
         """The durations of a schedule of this size, as integers of one scale."""

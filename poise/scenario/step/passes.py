@@ -75,8 +75,9 @@ def _edit(name: str, parameters: Mapping[str, Any]) -> Edit:
             raise ScenarioError(f"{name} has no parameter {parameter!r}; {_near(parameter, list(known))}")
         if not _is(value, known[parameter]):
             raise ScenarioError(f"{name}.{parameter}: {value!r} is not {_KINDS[known[parameter]]}; give one")
+    given: dict[str, Any] = {key: tuple(each) if isinstance(each, list) else each for key, each in parameters.items()}
     try:
-        return kind(**{key: tuple(each) if isinstance(each, list) else each for key, each in parameters.items()})
+        return kind(**given)
     except ScenarioError as error:
         raise ScenarioError(f"{name}.{error}") from None
 

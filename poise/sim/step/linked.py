@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from itertools import chain
 from typing import Literal
 
@@ -25,6 +24,7 @@ from poise.pipeline.op import Kind
 from poise.pipeline.program_time import durations_of
 from poise.program import Program, Task
 from poise.program.passes import as_messages, gathered, optimized, reduced, replicated
+from poise.program.passes.gradients import When
 from poise.sim.program import Simulated, simulate
 from poise.sim.program.share import SLOWDOWN
 from poise.sim.step.edits import Edit, SideBySide, Wrapped
@@ -152,9 +152,9 @@ class _Step:
 
         def seconds(task: Task) -> float:
             if task.kind in _NUMBERS:
-                return (
-                    float(Fraction(durations.of(_NUMBERS[task.kind], *task.arg, task.rank), durations.scale)) / SECOND
-                )
+                stage, sample = task.arg
+                ticks = durations.of(_NUMBERS[task.kind], stage, sample, task.rank)
+                return ticks / durations.scale / SECOND
             return weigh.seconds(task) if task.group else 0.0
 
         for edit in self.how.edits:
@@ -174,7 +174,7 @@ def laid(program: Program, layout: Layout, transfers: Transfers) -> Program:
         program = gathered(program, gathers, gathers, once=layout.zero < 3)
     if transfers.gradients:
         kind = "all_reduce" if layout.zero == 0 else "reduce_scatter"
-        when = "run" if layout.zero >= 2 else "end"
+        when: When = "run" if layout.zero >= 2 else "end"
         program = reduced(program, [each.bytes for each in transfers.gradients], when, kind)
     return optimized(program)
 

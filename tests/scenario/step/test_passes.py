@@ -42,9 +42,9 @@ def question(name: str, *sets: str) -> StepQuestion:
 
 
 def test_lists_of_passes_are_cases(home: Path) -> None:
-    assert question("lists.yaml").experiment.names == ("no passes", "bucketed(cap_mb=5000)")
+    assert question("lists.yaml").experiment.names == ["no passes", "bucketed(cap_mb=5000)"]
     two = question("lists.yaml", "schedule=[one_f_one_b, zb_h1]").experiment.names
-    assert two[:2] == ("one_f_one_b, no passes", "one_f_one_b, bucketed(cap_mb=5000)") and len(two) == 4
+    assert two[:2] == ["one_f_one_b, no passes", "one_f_one_b, bucketed(cap_mb=5000)"] and len(two) == 4
     (one,) = question("step.yaml", "links=stages", "passes=[side_by_side, bucketed]").experiment.cases
     assert [type(each).__name__ for each in one.parameters["how"].links.edits] == ["SideBySide", "Bucketed"]
     (same,) = question("step.yaml", "links=stages", "passes=bucketed").experiment.cases
@@ -68,8 +68,8 @@ def test_recorded_costs_decide_the_step(home: Path) -> None:
     (home / "same.json").write_text(costs_text(Costs.of([9000, 12000], [8000, 10000], [7000, 9000], 300), unit="us"))
 
     def busy(name: str, *more: str) -> float:
-        figures = compare(question("step.yaml", f"costs={name}.json", *more).experiment).cells[0].figures
-        return float(figures["step_s"])
+        (cell,) = compare(question("step.yaml", f"costs={name}.json", *more).experiment).cells.values()
+        return float(cell.figures["step_s"])
 
     for links in ("links=none", "links=stages"):
         assert busy("same", links) == busy("costs", links)
