@@ -2,8 +2,8 @@
 
 traffic    what moves between devices (traffic.py); wiring: which links it uses (poise.sim.links)
 simulate   the step as a Program, which poise.sim.program runs (simulate.py); the result (read.py, result.py)
-layouts    the step of a layout (layout.py), with recorded times (recorded.py), or with its transfers on links (linked.py,
-           weighed.py), by layers (parts.py) and with passes (edits.py)
+layouts    the step of a layout (layout.py), with recorded times (recorded.py), or with its transfers on links
+           (linked.py, weighed.py), by layers (parts.py) and with passes (edits.py)
 """
 
 from __future__ import annotations
