@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from poise.core.errors import ScheduleError
+from poise.experiment.rank_correlation import spearman
 from poise.pipeline import Schedule, make, names
 from poise.runtime import Pipeline
 from poise.runtime.decoder import Size, cross_entropy, cut, decoder
@@ -126,7 +127,7 @@ def table(made: dict[str, Any], steps: dict[str, list[Recording]], options: argp
     pairs = [(row["measured_ms"], row["simulated_ms"]) for row in rows.values()]
     print(
         f"{near} of {len(rows)} within 10 %, median ratio {median(ratios):.3f}, worst {max(ratios):.3f}; "
-        f"Spearman {spearman(pairs):.3f}; load {os.getloadavg()[0]:.1f}"
+        f"Spearman {spearman(*zip(*pairs, strict=True)):.3f}; load {os.getloadavg()[0]:.1f}"
     )
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
@@ -152,22 +153,6 @@ def disorder(made: Pipeline, recording: Recording) -> int:
         events = sorted((each for each in recording.ranks[lane.rank] if each.op in wanted), key=lambda each: each.start)
         wrong += sum(each.op != name for each, name in zip(events, named, strict=True))
     return wrong
-
-
-def spearman(pairs: list[tuple[float, float]]) -> float:
-    """The correlation of ranks."""
-    ranked = [_ranks([pair[side] for pair in pairs]) for side in (0, 1)]
-    mean = (len(pairs) - 1) / 2
-    over = sum((one - mean) * (two - mean) for one, two in zip(*ranked, strict=True))
-    spread = [sum((each - mean) ** 2 for each in side) for side in ranked]
-    return over / (spread[0] * spread[1]) ** 0.5
-
-
-def _ranks(values: list[float]) -> list[float]:
-    """Places from 0; equal values share the mean of theirs."""
-    return [
-        sum(other < value for other in values) + (sum(other == value for other in values) - 1) / 2 for value in values
-    ]
 
 
 def main() -> None:

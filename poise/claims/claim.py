@@ -219,7 +219,7 @@ class Claim(Section):
 
     system: str = Field(description="its name as published")
     paper: Paper = Field(description="a paper, as in {arxiv = '2406.03243', venue = 'OSDI 2024', year = 2024, …}")
-    slot: str = Field(description="the slot that it fills; where it is no policy cost, workload, …")
+    slot: str = Field(description="the slot that it fills; where it is not a policy, cost, workload, …")
     policies: list[str] = Field(min_length=1, description="the files that stand for it, as in [llumnix]")
     others: list[str] = Field(default=[], description="those that it is compared with")
     published: str = Field(description="the headline as published")

@@ -35,7 +35,7 @@ MODELS = {
     "schedule": "pipeline/schedules", "pass": "program/passes", "sharding": "sharding",
     "learning rate": "runtime/learning_rates",
 }  # fmt: skip
-"""What stands in place of a slot where a system is no policy, and the folder that has its files."""
+"""What stands in place of a slot where a system is not a policy, and the folder that has its files."""
 
 
 @cache

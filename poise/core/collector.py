@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """No search for cycles within; it costs a third of the time in which a large Program is made."""
+    """No search for cycles within; it costs a tenth of a simulation, and a third of making a large Program."""
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -12,11 +12,12 @@ from poise.pipeline.op import COMPUTE, Kind
 from poise.pipeline.schedule import Schedule
 from poise.program import Program, Task
 
-_OPERATIONS = {kind.name: kind for kind in COMPUTE} | {"F_NO_GRAD": Kind.F}
+OPERATIONS = {kind.name: kind for kind in COMPUTE} | {"F_NO_GRAD": Kind.F}
+"""The operation whose costs a computation takes, by the task's kind."""
 
 _NONE = frozenset({"send", "recv", "free", "wait"})
 
-TIMED = frozenset({*_OPERATIONS, *_NONE, "copy"})
+TIMED = frozenset({*OPERATIONS, *_NONE, "copy"})
 """Kinds that costs have a time for, or that take none."""
 
 Times = Mapping[str, Fraction]
@@ -50,8 +51,8 @@ def ticks_by(program: Program, durations: Durations, times: Times) -> tuple[list
             kind = task.kind
             if kind in own:
                 ticks[number] = own[kind]
-            elif table is not None and kind in _OPERATIONS:
-                ticks[number] = factor * table[_OPERATIONS[kind]][task.arg[0]]
+            elif table is not None and kind in OPERATIONS:
+                ticks[number] = factor * table[OPERATIONS[kind]][task.arg[0]]
             elif kind not in _NONE:
                 ticks[number] = factor * _ticks(task, durations)
             if kind == "recv":
@@ -69,8 +70,8 @@ def ticks_by(program: Program, durations: Durations, times: Times) -> tuple[list
 
 def _ticks(task: Task, durations: Durations) -> int:
     kind, arg = task.kind, task.arg
-    if kind in _OPERATIONS:
-        return durations.of(_OPERATIONS[kind], arg[0], arg[1], task.rank)
+    if kind in OPERATIONS:
+        return durations.of(OPERATIONS[kind], arg[0], arg[1], task.rank)
     if kind == "broadcast":
         return durations.hop(arg[0], task.rank)
     if kind == "all_reduce" and task.lane.startswith("sum"):

@@ -6,7 +6,6 @@ boundary inside a held batch is met as if every step had an event of its own, so
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,6 +13,7 @@ from heapq import heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Final
 
 from poise.core.action import Abort, Action, Convert, Dispatch, Hedge, Lend, Move, Refuse, Scale, Wake
+from poise.core.collector import paused
 from poise.core.control.control import Control
 from poise.core.control.state import DRAINING
 from poise.core.engine.outcome import DONE, FIRST_TOKEN, PARKED, PREFILLED, PULL, Outcome
@@ -164,16 +164,12 @@ class World:
         """Run to the end; Ctrl-C ends it early and marks it so."""
         wall, cpu = time.perf_counter(), time.process_time()
         run = self.run
-        collecting = gc.isenabled()
-        gc.disable()  # nothing here makes cycles, and looking for them costs a tenth of the time
         try:
-            self._begin()
-            self._loop()
+            with paused():  # nothing here makes cycles, and looking for them costs a tenth of the time
+                self._begin()
+                self._loop()
         except KeyboardInterrupt:
             run.interrupted = True
-        finally:
-            if collecting:
-                gc.enable()
         if not self._drain and not run.interrupted:
             self.agenda.now = self._until
         self._close()

@@ -86,7 +86,7 @@ def step(job: Job, pipeline: int, way: Way) -> Step:
         ("layers", model.layers, pipeline), ("devices", job.devices, job.inside * pipeline), ("batch", job.batch, data),
     ):  # fmt: skip
         if not part or whole % part:
-            raise ScenarioError(f"{name} {whole} is no multiple of {part}; give a multiple, or another pipeline")
+            raise ScenarioError(f"{name} {whole} is not a multiple of {part}; give a multiple, or another pipeline")
     use = figures(job.host)
     forward, backward = _layer(job, way, use)
     kernels, network = builder(job, use)

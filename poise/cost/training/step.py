@@ -71,6 +71,14 @@ class Prediction:
         """Whether it also leaves `HEADROOM`."""
         return self.memory <= safe_bytes(job)
 
+    def lasting(self, seconds: float) -> Prediction:
+        """The same work in so many seconds: utilisation and tokens a second follow; parts are for the caller."""
+        scale = self.seconds / seconds
+        return replace(
+            self, seconds=seconds, mfu=self.mfu * scale, hfu=self.hfu * scale,
+            tokens_per_device=self.tokens_per_device * scale,
+        )  # fmt: skip
+
 
 def safe_bytes(job: Job) -> float:
     """The largest peak of a layout to be chosen."""

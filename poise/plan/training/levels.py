@@ -103,11 +103,7 @@ def sharded(job: Job, layout: Layout, cut: Sharding, pair_bw: float = 0.0) -> Pr
     after = _after(job, rows[0], cut, use, pair_bw)
     seconds = found.seconds + layout.microbatches(job) * job.model.layers * longer + after
     held = _held(found, cut, plain)
-    scale = found.seconds / seconds
-    return replace(
-        found, seconds=seconds, memory=found.memory + (1 + use.fragment) * held, mfu=found.mfu * scale,
-        hfu=found.hfu * scale, tokens_per_device=found.tokens_per_device * scale,
-    )  # fmt: skip
+    return replace(found.lasting(seconds), memory=found.memory + (1 + use.fragment) * held)
 
 
 def _wait(use: Figures, moved: float, compute: float) -> float:

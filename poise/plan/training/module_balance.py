@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from poise.core.model import Model
 from poise.cost.training.flops import layer_weights, scores_width
-from poise.plan.training.module_tree import Module, cut, partition
+from poise.pipeline.even_cut import even_cut
+from poise.plan.training.module_tree import Module, partition
 
 
 class Balance(NamedTuple):
@@ -59,14 +60,14 @@ def balance(root: Module, devices: int, weight: float) -> Balance:
     leaves = list(root.leaves())
     costs = [each.cost(root, weight) for each in leaves]
 
-    def sums(runs: list[range]) -> list[float]:
-        return [sum(costs[at] for at in run) for run in runs]
+    def dearest(runs: list[tuple[int, int]]) -> float:
+        return max(sum(costs[start:end]) for start, end in runs)
 
-    best = max(sums(cut(costs, min(devices, len(leaves)))))
+    best = dearest(even_cut(costs, min(devices, len(leaves))))
     count = len(leaves)
-    even = [range(count * at // devices, count * (at + 1) // devices) for at in range(devices)]
+    even = [(count * at // devices, count * (at + 1) // devices) for at in range(devices)]
     return Balance(
-        tree=max(sum(each.cost(root, weight) for each in stage) for stage in stages), best=best, equal=max(sums(even)),
+        tree=max(sum(each.cost(root, weight) for each in stage) for stage in stages), best=best, equal=dearest(even),
         memory=max(sum(each.memory for each in stage) for stage in stages) / root.memory,
         time=max(sum(each.time for each in stage) for stage in stages) / root.time,
     )  # fmt: skip

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, pairwise
 
 from poise.core.errors import ScenarioError
+from poise.pipeline.even_cut import even_cut
 
 SPEED, MEMORY = 0.2, 0.8
 """Weights of memory that the library takes where it is to optimise speed or memory (its `memory_weight`)."""
@@ -67,33 +67,13 @@ def _place(modules: Sequence[Module], devices: range, found: list[list[Module]],
         _place(modules[0].parts, devices, found, cost)
     else:
         costs = [cost(each) for each in modules]
-        runs = [list(each) for each in cut(costs, min(len(devices), len(modules)))]
-        shares = dhondt([sum(costs[at] for at in run) for run in runs], len(devices))
+        runs = even_cut(costs, min(len(devices), len(modules)))
+        shares = dhondt([sum(costs[start:end]) for start, end in runs], len(devices))
         first = 0
-        for run, share in zip(runs, shares, strict=True):
+        for (start, end), share in zip(runs, shares, strict=True):
             own = devices[first : first + share] if share else devices[max(first - 1, 0) : max(first, 1)]
-            _place([modules[at] for at in run], own, found, cost)
+            _place(modules[start:end], own, found, cost)
             first += share
-
-
-def cut(costs: Sequence[float], runs: int) -> list[range]:
-    """`runs` runs of neighbours, none of them empty, with the least largest sum, by dynamic programming."""
-    sums = [0.0, *accumulate(costs)]
-    count = len(costs)
-    best = [[float("inf")] * (count + 1) for _ in range(runs + 1)]
-    back = [[0] * (count + 1) for _ in range(runs + 1)]
-    best[0][0] = 0.0
-    for run in range(1, runs + 1):
-        for end in range(run, count + 1):
-            for start in range(run - 1, end):
-                worst = max(best[run - 1][start], sums[end] - sums[start])
-                if worst < best[run][end]:
-                    best[run][end], back[run][end] = worst, start
-    ends = [count]
-    for run in range(runs, 0, -1):
-        ends.append(back[run][ends[-1]])
-    ends.reverse()
-    return [range(start, end) for start, end in pairwise(ends)]
 
 
 def dhondt(costs: Sequence[float], seats: int) -> list[int]:

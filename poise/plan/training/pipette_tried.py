@@ -18,6 +18,7 @@ from poise.cost.training import Job, Layout, predict, shape
 from poise.cost.training.figures import figures
 from poise.cost.training.stages import stages_of
 from poise.cost.training.step import evaluate
+from poise.experiment.rank_correlation import spearman
 from poise.pipeline import Costs, make, time
 from poise.plan.training.pipette import Matrix, Work, hidden_path_s, naive_s, path_s, place, step_s, sync_s
 from poise.plan.training.pipette_memory import Estimator, features, learn
@@ -179,9 +180,3 @@ def work_of(job: Job, layout: Layout) -> Work:
         layout.pipeline, layout.data // beside, layout.microbatches(job), stages_of(job, layout).busiest, message,
         predict(job, layout).classes["gradients"],
     )  # fmt: skip
-
-
-def spearman(one: Sequence[float], two: Sequence[float]) -> float:
-    """The rank correlation of two rows without ties."""
-    ranks = [np.argsort(np.argsort(each)) for each in (one, two)]
-    return float(np.atleast_2d(np.corrcoef(np.array(ranks)))[0, 1])

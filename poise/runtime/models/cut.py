@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from poise.core.errors import ScheduleError
+from poise.pipeline.even_cut import even_cut
 from poise.runtime.models.part import Part
 from poise.runtime.models.segment import Segment, Segmented, cost
 
@@ -49,36 +50,11 @@ def cut(model: Segmented, stages: int, length: int, costs: Sequence[float] | Non
             "schedule of fewer stages"
         )
     names = _names(model, segments)
-    parts = [Part(segments[first:last], names) for first, last in bounds(costs, stages)]
+    parts = [Part(segments[first:last], names) for first, last in even_cut(costs, stages)]
     ties = _ties(parts)
     for later in {stage for tie in ties for stage in list(tie.places)[1:]}:
         parts[later] = copy.deepcopy(parts[later])
     return Cut(parts, ties)
-
-
-def bounds(costs: Sequence[float], stages: int) -> list[tuple[int, int]]:
-    """Where to cut a row of costs: of all cuts into `stages` parts that are not empty one with the least largest sum.
-
-    Dynamic programming over (stages, ends); of equal cuts the one whose last parts are shortest.
-    """
-    count = len(costs)
-    sums = [0.0]
-    for each in costs:
-        sums.append(sums[-1] + each)
-    best = [[float("inf")] * (count + 1) for _ in range(stages + 1)]
-    came = [[0] * (count + 1) for _ in range(stages + 1)]
-    best[0][0] = 0.0
-    for stage in range(1, stages + 1):
-        for end in range(stage, count + 1):
-            for begin in range(stage - 1, end):
-                worst = max(best[stage - 1][begin], sums[end] - sums[begin])
-                if worst <= best[stage][end]:
-                    best[stage][end], came[stage][end] = worst, begin
-    found, end = [], count
-    for stage in range(stages, 0, -1):
-        found.append((came[stage][end], end))
-        end = came[stage][end]
-    return found[::-1]
 
 
 def _names(model: object, segments: Sequence[Segment]) -> dict[int, str]:

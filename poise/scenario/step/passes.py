@@ -67,7 +67,7 @@ def _edit(name: str, parameters: Mapping[str, Any]) -> Edit:
     if name in OF_THE_LAYOUT:
         raise ScenarioError(f"{name} cannot be given: {OF_THE_LAYOUT[name]}; leave it")
     if name not in EDITS:
-        raise ScenarioError(f"{name!r} is no pass of a step; {_near(name, list(EDITS))}")
+        raise ScenarioError(f"{name!r} is not a pass of a step; {_near(name, list(EDITS))}")
     kind = EDITS[name]
     known = {each.name: str(each.type) for each in fields(kind)}
     for parameter, value in parameters.items():

@@ -37,11 +37,8 @@ def jittered(job: Job, found: Prediction, draws: Sequence[Draw], use: Figures | 
     """
     layout = found.layout
     microbatches = layout.microbatches(job)
-    if (count := 3 * microbatches * layout.stages * len(draws)) > MOST:
-        raise ScenarioError(
-            f"jitter: {layout.label()} has {count:,} operations, and no more than {MOST:,} are run one by one; give "
-            "fewer microbatches or pipelines, or leave jitter"
-        )
+    cure = "fewer microbatches or pipelines, or leave jitter"
+    check_count("jitter", job, layout, layout.stages * len(draws), cure)
     stages = stages_of(job, layout, use)
     timings = [timed(layout, microbatches, stages, each) for each in draws]
     slowest = max(timings, key=lambda timing: timing.makespan)
@@ -61,6 +58,16 @@ def simulated(job: Job, found: Prediction, use: Figures | None = None) -> Predic
     return _with_span(found, float(timing.makespan) * GRAIN, float(max(timing.busy)) * GRAIN)
 
 
+def check_count(what: str, job: Job, layout: Layout, stages: int, cure: str) -> None:
+    """ScenarioError where so many stages, of all pipelines that are run, have more than `MOST` operations."""
+    count = 3 * layout.microbatches(job) * stages
+    if count > MOST:
+        raise ScenarioError(
+            f"{what}: {layout.label()} has {count:,} operations, and no more than {MOST:,} are run one by one; "
+            f"give {cure}"
+        )
+
+
 def _with_span(found: Prediction, span: float, busy: float) -> Prediction:
     """The prediction with a pipeline that takes `span` seconds, of which its busiest rank works `busy`."""
     return with_parts(found, parts_of(found.parts, span, busy))
@@ -69,12 +76,8 @@ def _with_span(found: Prediction, span: float, busy: float) -> Prediction:
 def with_parts(found: Prediction, parts: dict[str, float]) -> Prediction:
     """The prediction with other parts, which sum to its step."""
     seconds = sum(parts.values())
-    scale = found.seconds / seconds
-    return replace(
-        found, seconds=seconds, parts=parts, bubble=parts["bubble"] / seconds,
-        exposed=(parts["exposed_in_layers"] + parts["messages"] + parts["gradients"]) / seconds,
-        mfu=found.mfu * scale, hfu=found.hfu * scale, tokens_per_device=found.tokens_per_device * scale,
-    )  # fmt: skip
+    exposed = parts["exposed_in_layers"] + parts["messages"] + parts["gradients"]
+    return replace(found.lasting(seconds), parts=parts, bubble=parts["bubble"] / seconds, exposed=exposed / seconds)
 
 
 def parts_of(closed: Mapping[str, float], span: float, busy: float) -> dict[str, float]:

@@ -20,15 +20,14 @@ from poise.cost.training.transfers import Transfers, transfers_of
 from poise.pipeline import Costs, Schedule, make
 from poise.pipeline.costs import Durations
 from poise.pipeline.lower import program_of
-from poise.pipeline.op import Kind
-from poise.pipeline.program_time import durations_of
+from poise.pipeline.program_time import OPERATIONS, durations_of
 from poise.program import Program, Task
 from poise.program.passes import as_messages, gathered, optimized, reduced, replicated
 from poise.program.passes.gradients import When
 from poise.sim.program import Simulated, simulate
 from poise.sim.program.share import SLOWDOWN
 from poise.sim.step.edits import Edit, SideBySide, Wrapped
-from poise.sim.step.layout import GRAIN, MOST, Draw, costs_of, options, with_parts
+from poise.sim.step.layout import GRAIN, Draw, check_count, costs_of, options, with_parts
 from poise.sim.step.parts import in_parts, shared_out
 from poise.sim.step.weighed import Weighed
 
@@ -36,7 +35,6 @@ Unit = Literal["stages", "layers"]
 
 PS = round(GRAIN * SECOND)
 """Picoseconds of one unit of a schedule's clock."""
-_NUMBERS = {kind.name: kind for kind in (Kind.F, Kind.I, Kind.W, Kind.B, Kind.R)} | {"F_NO_GRAD": Kind.F}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,7 @@ def busy_s(found: Simulated) -> list[float]:
     """Seconds in which each rank computes on any of its lanes, without updates."""
     spans: dict[int, list[tuple[int, int]]] = {}
     for number, task in enumerate(found.index.tasks):
-        if task.kind in _NUMBERS:
+        if task.kind in OPERATIONS:
             spans.setdefault(task.rank, []).append((found.starts[number], found.ends[number]))
     return [_covered(sorted(each)) / SECOND for each in spans.values()]
 
@@ -151,9 +149,9 @@ class _Step:
         weigh = Weighed(self.transfers, self.layout.pipeline, 0.0)
 
         def seconds(task: Task) -> float:
-            if task.kind in _NUMBERS:
+            if task.kind in OPERATIONS:
                 stage, sample = task.arg
-                ticks = durations.of(_NUMBERS[task.kind], stage, sample, task.rank)
+                ticks = durations.of(OPERATIONS[task.kind], stage, sample, task.rank)
                 return ticks / durations.scale / SECOND
             return weigh.seconds(task) if task.group else 0.0
 
@@ -193,13 +191,9 @@ def _hops(whole: Durations) -> Durations:
 def check(job: Job, layout: Layout, how: Linked, draws: int = 0) -> None:
     """ScenarioError for more than `MOST` operations, and for passes that the layout has nothing for."""
     split = layout.split or even_split(job.model.layers, layout.stages)
-    count = 3 * layout.microbatches(job) * sum(_counts(split, how)) * max(1, draws)
-    if count > MOST:
-        cure = "links: stages, " if how.unit == "layers" else ""
-        raise ScenarioError(
-            f"links: {layout.label()} has {count:,} operations, and no more than {MOST:,} are run one by one; give "
-            f"{cure}fewer microbatches, or links: none"
-        )
+    cure = "fewer microbatches, or links: none"
+    cure = f"links: stages, {cure}" if how.unit == "layers" else cure
+    check_count("links", job, layout, sum(_counts(split, how)) * max(1, draws), cure)
     if any(isinstance(each, Wrapped) for each in how.edits) and layout.zero < 3:
         raise ScenarioError(f"wrapped merges gathers of sharded weights, and zero is {layout.zero}; give zero: 3")
     if any(isinstance(each, SideBySide) for each in how.edits) and how.unit == "layers":

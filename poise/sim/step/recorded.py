@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from poise.core.errors import ScenarioError
 from poise.cost.training.job import Job
 from poise.cost.training.layout import Layout
 from poise.cost.training.step import Prediction
 from poise.pipeline import Costs
-from poise.sim.step.layout import GRAIN, MOST, Draw, parts_of, timed_by, with_parts
+from poise.sim.step.layout import GRAIN, Draw, check_count, parts_of, timed_by, with_parts
 
 UNIT = Fraction(round(1 / GRAIN))
 """Units of a schedule's clock in a second."""
@@ -32,11 +31,7 @@ def recorded(job: Job, found: Prediction, costs: Costs, draws: Sequence[Draw] = 
     """
     layout = found.layout
     microbatches = layout.microbatches(job)
-    if (count := 3 * microbatches * layout.stages * max(1, len(draws))) > MOST:
-        raise ScenarioError(
-            f"costs: {layout.label()} has {count:,} operations, and no more than {MOST:,} are run one by one; give "
-            "fewer microbatches or pipelines"
-        )
+    check_count("costs", job, layout, layout.stages * max(1, len(draws)), "fewer microbatches or pipelines")
     still = replace(costs, comm=(Fraction(0),), links=None)
     timings = [(timed_by(layout, microbatches, costs, each), each) for each in draws or (None,)]
     slowest, draw = max(timings, key=lambda each: each[0].makespan)

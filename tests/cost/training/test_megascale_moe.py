@@ -64,7 +64,7 @@ def test_every_part_of_it_shortens_the_step(active: int, devices: int) -> None:
 
 
 def test_what_does_not_divide_is_refused_in_one_line() -> None:
-    with pytest.raises(ScenarioError, match="layers 60 is no multiple of 7"):
+    with pytest.raises(ScenarioError, match="layers 60 is not a multiple of 7"):
         moe.step(a_job(), 7, moe.Way())
     with pytest.raises(ScenarioError, match="has no experts"):
         moe.dispatch_s(replace(a_job(), model=model("llama-3.1-8b")))

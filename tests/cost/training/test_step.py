@@ -153,7 +153,7 @@ def test_older_kernels_take_longer() -> None:
 
 @given(skew=st.floats(1.0, 4.0))
 def test_the_fuller_the_fullest_rank_of_experts_the_longer_the_step(skew: float) -> None:
-    """Also where its load is no multiple of 8: loads are padded."""
+    """Also where its load is not a multiple of 8: loads are padded."""
     mixed = Job(shape(4, 1024, 8, experts=64, active=8, expert_ffn=768), device("H100"), 8, 4096, 64)
     layout = Layout(data=8, expert=8)
     even, uneven, more = (predict(replace(mixed, skew=each), layout).seconds for each in (1.0, skew, skew + 0.1))

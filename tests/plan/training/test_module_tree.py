@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from poise.catalogue import model
 from poise.core.errors import ScenarioError
+from poise.pipeline.even_cut import even_cut
 from poise.plan.training.module_balance import filtering_balance, transformer, transformer_balance
-from poise.plan.training.module_tree import Module, cut, dhondt, partition
+from poise.plan.training.module_tree import Module, dhondt, partition
 
 costs = st.lists(st.floats(0.1, 10), min_size=1, max_size=8)
 sizes = st.tuples(st.floats(0.1, 10), st.floats(0.1, 10))
@@ -26,7 +27,7 @@ def test_runs_have_the_least_largest_sum(costs: list[float], data: st.DataObject
     runs = data.draw(st.integers(1, len(costs)))
     ways = [(0, *inner, len(costs)) for inner in combinations(range(1, len(costs)), runs - 1)]
     best = min(max(sum(costs[one:two]) for one, two in pairwise(ends)) for ends in ways)
-    found = cut(costs, runs)
+    found = [range(*each) for each in even_cut(costs, runs)]
     assert [at for run in found for at in run] == list(range(len(costs))) and all(found)
     assert max(sum(costs[at] for at in run) for run in found) == pytest.approx(best)
 

@@ -7,6 +7,7 @@ import pytest
 
 from poise.core.chance import Chance
 from poise.core.errors import ScenarioError
+from poise.experiment.rank_correlation import spearman
 from poise.plan.training.pipette import Work, hidden_path_s, path_s, place, sync_s
 from poise.plan.training.pipette_memory import FEWEST, _forward, _pairs, _slopes, learn
 from poise.plan.training.pipette_tried import (
@@ -18,7 +19,6 @@ from poise.plan.training.pipette_tried import (
     profiled,
     ranked,
     simulated_s,
-    spearman,
     work_of,
 )
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from poise.core.errors import ScheduleError
+from poise.pipeline.even_cut import even_cut
 from poise.runtime.models import build
-from poise.runtime.models.cut import bounds, cut
+from poise.runtime.models.cut import cut
 from poise.runtime.models.part import load
 from poise.runtime.models.read import read
 from poise.runtime.models.segment import Segment
@@ -23,7 +24,7 @@ from tests.runtime.models.truth import batch, made
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=9), st.data())
 def test_no_cut_has_a_cheaper_dearest_stage(costs: list[int], data: st.DataObject) -> None:
     stages = data.draw(st.integers(1, len(costs)))
-    found = bounds(costs, stages)
+    found = even_cut(costs, stages)
     assert [first for first, _ in found] == [0, *(last for _, last in found[:-1])] and found[-1][1] == len(costs)
     assert all(first < last for first, last in found)
 

@@ -14,17 +14,10 @@ from poise.experiment.compare import compare
 from poise.pipeline.costs import Costs
 from poise.pipeline.saved import costs_text
 from poise.scenario.step.point import step
-from poise.scenario.step.read import StepQuestion, read
 from poise.scenario.step.world import run
+from tests.scenario.step.made import JOB, question
 
-STEP = """\
-kind: step
-model: llama-3.1-8b
-cluster: {device: H100, devices: 16, nic_gbit_s: 400, price: 2.0}
-batch: 32
-sequence: 4096
-layout: {tensor: 4, pipeline: 2}
-"""
+STEP = JOB + "layout: {tensor: 4, pipeline: 2}\n"
 LISTS = "links: stages\npasses: [[], [{bucketed: {cap_mb: 5000}}]]\n"
 
 
@@ -35,10 +28,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "lists.yaml").write_text(STEP + LISTS)
     (tmp_path / "costs.json").write_text(costs_text(Costs.of([9, 12], [8, 10], [7, 9], "0.3"), unit="ms"))
     return tmp_path
-
-
-def question(name: str, *sets: str) -> StepQuestion:
-    return read(Path(name), sets)
 
 
 def test_lists_of_passes_are_cases(home: Path) -> None:
@@ -91,7 +80,7 @@ def test_the_folder_keeps_each_list_apart(home: Path, capsys: pytest.CaptureFixt
 
 
 WRONG = [
-    ("passes=[bucket]", "passes.0: 'bucket' is no pass of a step; did you mean bucketed? known are"),
+    ("passes=[bucket]", "passes.0: 'bucket' is not a pass of a step; did you mean bucketed? known are"),
     ("passes=[{bucketed: {cap: 3}}]", "bucketed has no parameter 'cap'; did you mean cap_mb?"),
     ("passes=[{bucketed: {cap_mb: x}}]", "bucketed.cap_mb: 'x' is not a number; give one"),
     ("passes=[{bucketed: {cap_mb: -1}}]", "bucketed.cap_mb: -1 MiB; give 0"),

@@ -14,19 +14,11 @@ from poise.cli import main
 from poise.cost.training.step import predict
 from poise.experiment.compare import compare
 from poise.experiment.workers import Workers
-from poise.scenario.step.read import StepQuestion, read
 from poise.scenario.step.world import FIGURES, Jitter, laid
 from poise.sim.step.layout import Draw, jittered, simulated
+from tests.scenario.step.made import JOB, question
 
-STEP = """\
-kind: step
-model: llama-3.1-8b
-cluster: {device: H100, devices: 16, nic_gbit_s: 400, price: 2.0}
-batch: 32
-sequence: 4096
-layout: [{tensor: 2, pipeline: 4}, {tensor: 4, pipeline: 2}]
-schedule: [one_f_one_b, zb_h1]
-"""
+STEP = JOB + "layout: [{tensor: 2, pipeline: 4}, {tensor: 4, pipeline: 2}]\nschedule: [one_f_one_b, zb_h1]\n"
 JITTER = "jitter: {rank: 0.05, microbatch: 0.2}\nrun: {seeds: 3}\n"
 
 
@@ -36,10 +28,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "step.yaml").write_text(STEP)
     (tmp_path / "chance.yaml").write_text(STEP + JITTER)
     return tmp_path
-
-
-def question(name: str = "step.yaml", *sets: str) -> StepQuestion:
-    return read(Path(name), sets)
 
 
 def test_a_step_without_chance_is_what_the_planner_says(home: Path) -> None:
