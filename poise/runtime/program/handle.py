@@ -91,15 +91,19 @@ class Waiting:
             if isinstance(item, Event):
                 item.set()
                 continue
-            try:
-                for work in item.works:
-                    work.wait()
-            except Exception as error:
-                item.error = error
-                self._error = self._error or error
-            item.ended = True
+            self._wait(item)
             del item
             self._changed.set()
+
+    def _wait(self, item: Works) -> None:
+        """Wait for these. A function of its own: a thread that still had one of them as Python ends would abort."""
+        try:
+            for work in item.works:
+                work.wait()
+        except Exception as error:
+            item.error = error
+            self._error = self._error or error
+        item.ended = True
 
 
 @dataclass
