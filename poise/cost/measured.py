@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from poise.core.spec import Pool
 from poise.cost.curves import Curves
 from poise.cost.efficiency import Efficiencies
+from poise.cost.origin import Origin
 from poise.cost.step import Costs, Steps
 from poise.cost.tables import SHIPPED, Tables, load_tables
 
@@ -46,6 +47,12 @@ class MeasuredEstimator(Steps):
     def _derive(self, pool: Pool, share: float) -> Costs:
         return Curves(pool, self._recipe, self._tables, share)
 
+    def origins(self) -> tuple[Origin, ...]:
+        """The evidence behind each operator of the whole device, at the shapes by which its tables were chosen."""
+        costs = self._lane(1.0)
+        assert isinstance(costs, Curves)
+        return tuple(curve.origin() for _, curve in sorted(costs.curves.items()))
+
     def describe(self) -> dict[str, object]:
         """The pool, the tables behind each operator with their errors and sources, and the other efficiencies."""
         costs = self._lane(1.0)
@@ -56,6 +63,7 @@ class MeasuredEstimator(Steps):
                 name: {
                     "table": curve.table.label,
                     "borrowed": curve.borrowed,
+                    "how": curve.origin().how.value,
                     "error": dict((curve.table.lent if curve.borrowed else curve.table.error)._asdict()),
                 }
                 for name, curve in sorted(costs.curves.items())

@@ -17,6 +17,7 @@ from poise.core.errors import ScenarioError
 from poise.core.spec import Device
 from poise.cost.grid import Axis, Grid, rising, unpack
 from poise.cost.operator import OPERATORS, Figures, Operator, Shape, octaves
+from poise.cost.origin import Error, How, Origin
 from poise.cost.saved import load_saved
 
 BEFORE = 3.0
@@ -46,18 +47,10 @@ FIGURES = ("bf16_flops", "fp8_flops", "int8_ops", "fp4_flops", "memory_bw", "sca
 """The figures of a device that a file keeps, so that others can be compared with it."""
 
 
-class Error(NamedTuple):
-    """How far answers are off: the median and the 90th percentile of absolute relative errors."""
-
-    median: float
-    p90: float
-
-
 class Answer(NamedTuple):
     """One operator's time with its standing.
 
-    how: `measured` (between measured shapes), `extrapolated` (outside them, by the form) or `borrowed` (another
-    device's or format's efficiency at this device's figures). error: by cross-validation of such answers.
+    how: a word of `poise.cost.origin.How`. error: by cross-validation of such answers.
     """
 
     seconds: float
@@ -109,10 +102,12 @@ class Table:
 class Curve:
     """A table at a device's figures: seconds of any shape, rising along all axes and never under the datasheet's."""
 
-    __slots__ = ("_seen", "borrowed", "figures", "grid", "table")
+    __slots__ = ("_seen", "asked", "borrowed", "figures", "grid", "table")
 
     def __init__(self, table: Table, figures: Figures, borrowed: bool) -> None:
+        """asked: the coordinates at which it was chosen, none where it was not chosen among several."""
         self.table, self.figures, self.borrowed = table, figures, borrowed
+        self.asked: tuple[float, ...] = ()
         self.grid, self._seen = grid_of(table, figures)
 
     def slice(self, first: int, *rest: float) -> Slice:
@@ -134,19 +129,34 @@ class Curve:
 
     def covers(self, *at: float) -> bool:
         """Whether coordinates lie between shapes that were measured."""
+        return self._inside(at) >= 0.5
+
+    def _inside(self, at: Sequence[float]) -> float:
+        """The weight of measured nodes around coordinates; 0 outside the grid."""
         where = [octaves(each) for each in at]
-        inside = sum(weight for index, weight in self._seen.corners(where) if self._seen.values[index])
-        within = all(axis.low - 0.5 <= x <= axis.high + 0.5 for axis, x in zip(self._seen.axes, where, strict=True))
-        return inside >= 0.5 and within
+        if any(not axis.low - 0.5 <= x <= axis.high + 0.5 for axis, x in zip(self._seen.axes, where, strict=True)):
+            return 0.0
+        return sum(weight for index, weight in self._seen.corners(where) if self._seen.values[index])
 
     def answer(self, *at: float) -> Answer:
         """Seconds, and the evidence behind them."""
-        table = self.table
+        origin = self.origin(*at)
+        return Answer(self.seconds(*at), origin.how.value, origin.error, origin.table)
+
+    def origin(self, *at: float) -> Origin:
+        """The evidence at coordinates; without any, at those at which the table was chosen."""
+        table, at = self.table, at or self.asked
+        how = self._how(at)
+        error = table.error if how in (How.MEASURED, How.INTERPOLATED) else table.lent
+        return Origin(table.kind, table.format, how, table.device, table.label, error)
+
+    def _how(self, at: Sequence[float]) -> How:
         if self.borrowed:
-            return Answer(self.seconds(*at), "borrowed", table.lent, table.label)
-        if not self.covers(*at):
-            return Answer(self.seconds(*at), "extrapolated", table.lent, table.label)
-        return Answer(self.seconds(*at), "measured", table.error, table.label)
+            return How.BORROWED
+        inside = self._inside(at) if at else 1.0
+        if inside < 0.5:
+            return How.EXTRAPOLATED
+        return How.MEASURED if inside > 1 - 1e-9 else How.INTERPOLATED
 
 
 class Slice:
@@ -242,7 +252,11 @@ class Tables:
         curves = [self._curve(t, device, form) for t in here if t.framework not in PROFILERS]
         chosen = [_by_trial([c for c in curves if c.covers(*probe)], found.framework, probe) for probe in probes]
         last = next(filter(None, chosen), self._curve(found, device, form))
-        return tuple(last := curve or last for curve in chosen)
+        tried = tuple(last := curve or last for curve in chosen)
+        for curve in set(tried):
+            own = [probe for probe, each in zip(probes, tried, strict=True) if each is curve]
+            curve.asked = own[len(own) // 2]
+        return tried
 
     def named(
         self, kind: str, device: Device, form: str, framework: str, kernel: str, probe: tuple[float, ...]

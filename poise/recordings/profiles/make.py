@@ -15,7 +15,8 @@ import polars as pl
 from poise.core.spec import Device
 from poise.cost.grid import Axis, pack
 from poise.cost.operator import FORMATS, OPERATORS
-from poise.cost.tables import FIGURES, KIND, SCHEMA, Error, Table, Tables
+from poise.cost.origin import Error
+from poise.cost.tables import FIGURES, KIND, SCHEMA, Table, Tables
 from poise.experiment.progress import Meter
 from poise.recordings.profiles.bounds import known_device
 from poise.recordings.profiles.bulk import predict
