@@ -2,71 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from math import ceil
+from typing import NamedTuple
+
+from poise.core.layer import Attention, Index, Layer, Linear, Mla, Moe
+
+__all__ = ["Attention", "Index", "Layer", "Linear", "Mla", "Model", "Moe", "Parts"]
 
 
-@dataclass(frozen=True, slots=True)
-class Mla:
-    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1); widths in elements.
+class Parts(NamedTuple):
+    """Weights by what they belong to, as checkpoints quantise them apart.
 
-    `q_rank` is 0 where queries are projected directly (DeepSeek-V2-Lite).
+    attention: mixers of all kinds.  dense: feed-forward blocks.  shared: shared experts, routers and projections of
+    experts.  routed: routed experts.  other: norms, biases and what else the shape does not show.
     """
 
-    kv_rank: int
-    rope_dim: int
-    nope_dim: int
-    value_dim: int
-    q_rank: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Moe:
-    """Mixture-of-experts feed-forward blocks; `ffn` and `shared_ffn` are inner widths of one expert.
-
-    `layers` counts the MoE layers; the model's other layers keep a dense feed-forward block. Experts have
-    three matrices where the model is `gated`, else two; `bias` counts the bias values of one routed expert.
-    """
-
-    experts: int
-    active: int
-    ffn: int
-    layers: int
-    shared: int = 0
-    shared_ffn: int = 0
-    bias: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Linear:
-    """One gated linear-attention layer (Gated DeltaNet, arXiv 2412.06464, section 3); widths in elements.
-
-    Each value head keeps a `key_dim` × `value_dim` matrix; queries, keys and values pass a causal convolution over
-    `conv` tokens.
-    """
-
-    key_heads: int
-    value_heads: int
-    key_dim: int
-    value_dim: int
-    conv: int = 4
-
-    @property
-    def channels(self) -> int:
-        """Channels of the convolution: queries, keys and values side by side."""
-        return 2 * self.key_heads * self.key_dim + self.value_heads * self.value_dim
-
-    def parameters(self, hidden: int) -> int:
-        """Weights of one layer: query, key, value, gate and output projections, decays, convolution and head norm."""
-        values = self.value_heads * self.value_dim
-        projections = hidden * (self.channels + values + 2 * self.value_heads) + values * hidden
-        return projections + self.channels * self.conv + 2 * self.value_heads + self.value_dim
-
-    @property
-    def state_bytes(self) -> int:
-        """Bytes one sequence keeps in one layer: the matrices in 32 bits, the convolution's last inputs in 16."""
-        matrices = self.value_heads * self.key_dim * self.value_dim
-        return 4 * matrices + 2 * self.channels * (self.conv - 1)
+    attention: int
+    dense: int
+    shared: int
+    routed: int
+    embedding: int
+    head: int
+    other: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +39,9 @@ class Model:
     norms, learned positions, output gates). `fp8_block` is the side of a block of weights with one scale, where the
     model is published in FP8 by blocks, which engines serve by kernels of their own (0 elsewhere). Vision and audio
     towers are not part of it.
+
+    A model whose layers these figures cannot tell apart states them as `stack`; the figures are then those of its most
+    frequent kinds. `kinds` is the list of layers in either case, of which all counts and costs are sums.
     """
 
     name: str
@@ -102,28 +64,49 @@ class Model:
     extra_parameters: int = 0
     fp8_block: int = 0
     source: str = ""
+    stack: tuple[Layer, ...] = ()
+    kinds: tuple[Layer, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kinds", self.stack or tuple(_uniform(self)))
+
+    def mixers(self) -> Iterator[tuple[int, Attention | Linear]]:
+        """How many layers have a mixer, by kind."""
+        for layer in self.kinds:
+            for mixer in layer.mixers:
+                yield layer.count, mixer
+
+    def attentions(self) -> Iterator[tuple[int, Attention]]:
+        """How many layers have an attention, by kind."""
+        for count, mixer in self.mixers():
+            if isinstance(mixer, Attention):
+                yield count, mixer
+
+    @property
+    def matrices(self) -> int:
+        """Matrices of a feed-forward block or an expert."""
+        return 3 if self.gated else 2
+
+    @property
+    def attending(self) -> int:
+        """Attentions of all layers."""
+        return sum([count for count, _ in self.attentions()])
 
     @property
     def full_layers(self) -> int:
         """Layers that attend to the whole context."""
-        return self.layers - self.window_layers - self.linear_layers
+        return sum([count for count, each in self.attentions() if each.ratio or not each.window])
 
     @property
     def dense_layers(self) -> int:
         """Layers with a dense feed-forward block."""
-        return self.layers - (self.moe.layers if self.moe else 0)
+        return sum([layer.count for layer in self.kinds if layer.moe is None and layer.ffn])
 
     @property
     def attention_parameters(self) -> int:
-        """Weights of one attending layer's projections."""
-        if self.mla is None:
-            return self.hidden * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
-        mla = self.mla
-        query_in = mla.q_rank or self.hidden
-        query = query_in * self.heads * (mla.nope_dim + mla.rope_dim) + self.hidden * mla.q_rank
-        down = self.hidden * (mla.kv_rank + mla.rope_dim)
-        up = mla.kv_rank * self.heads * (mla.nope_dim + mla.value_dim)
-        return query + down + up + self.heads * mla.value_dim * self.hidden
+        """Weights of one attending layer's projections, in the mean where kinds differ."""
+        whole = sum([count * each.parameters(self.hidden) for count, each in self.attentions()])
+        return whole // self.attending if self.attending else _attention(self).parameters(self.hidden)
 
     @property
     def linear_parameters(self) -> int:
@@ -133,20 +116,17 @@ class Model:
     @property
     def ffn_parameters(self) -> int:
         """Weights of one dense feed-forward block."""
-        return (3 if self.gated else 2) * self.hidden * self.ffn
+        return self.matrices * self.hidden * self.ffn
 
     @property
     def expert_parameters(self) -> int:
         """Weights of one routed expert of one layer; 0 for a dense model."""
-        return (3 if self.gated else 2) * self.hidden * self.moe.ffn + self.moe.bias if self.moe else 0
+        return self.moe.expert_parameters(self.hidden, self.matrices) if self.moe else 0
 
     @property
     def shared_parameters(self) -> int:
         """Weights of one MoE layer that every token passes besides routed experts: shared experts and the router."""
-        if self.moe is None:
-            return 0
-        wide = (3 if self.gated else 2) * self.moe.shared * self.moe.shared_ffn
-        return self.hidden * (wide + self.moe.experts)
+        return self.moe.shared_parameters(self.hidden, self.matrices) if self.moe else 0
 
     @property
     def embedding_parameters(self) -> int:
@@ -154,27 +134,38 @@ class Model:
         return self.vocab * self.hidden * (1 if self.tied else 2)
 
     @property
+    def parts(self) -> Parts:
+        """All weights by part; a tied head is counted as the embedding."""
+        dense = shared = routed = 0
+        for layer in self.kinds:
+            if layer.moe is None:
+                dense += layer.count * self.matrices * self.hidden * layer.ffn
+            else:
+                routed += layer.count * layer.moe.experts * layer.moe.expert_parameters(self.hidden, self.matrices)
+                shared += layer.count * layer.moe.shared_parameters(self.hidden, self.matrices)
+        mixers = sum([count * each.parameters(self.hidden) for count, each in self.mixers()])
+        embedding, norms = self.vocab * self.hidden, (2 * self.layers + 1) * self.hidden
+        head = 0 if self.tied else embedding
+        return Parts(mixers, dense, shared, routed, embedding, head, norms + self.extra_parameters)
+
+    @property
     def matrix_parameters(self) -> int:
         """Weights inside the layers, which a quantised checkpoint narrows: mixers, feed-forward blocks and routers."""
-        mixers = (self.layers - self.linear_layers) * self.attention_parameters
-        mixers += self.linear_layers * self.linear_parameters
-        blocks = self.dense_layers * self.ffn_parameters
-        if self.moe:
-            blocks += self.moe.layers * (self.moe.experts * self.expert_parameters + self.shared_parameters)
-        return mixers + blocks
+        return sum(self.parts[:4])
 
     @property
     def parameters(self) -> int:
         """All weights; norms are counted (two vectors a layer and one at the end)."""
-        norms = (2 * self.layers + 1) * self.hidden
-        return self.matrix_parameters + self.embedding_parameters + norms + self.extra_parameters
+        return sum(self.parts)
 
     @property
     def active_parameters(self) -> int:
         """Weights that one token passes: all but idle experts. Both embeddings count, as most published figures do."""
-        if self.moe is None:
-            return self.parameters
-        idle = self.moe.layers * (self.moe.experts - self.moe.active) * self.expert_parameters
+        idle = 0
+        for layer in self.kinds:
+            if layer.moe is not None:
+                each = layer.moe.expert_parameters(self.hidden, self.matrices)
+                idle += layer.count * (layer.moe.experts - layer.moe.active) * each
         return self.parameters - idle
 
     def weight_bytes(self, bits: float) -> int:
@@ -186,33 +177,68 @@ class Model:
         return ceil((self.matrix_parameters * bits + rest * max(bits, 16)) / 8)
 
     @property
-    def kv_values_per_layer(self) -> int:
-        """Values that one token leaves in the KV cache of one attending layer."""
-        if self.mla is not None:
-            return self.mla.kv_rank + self.mla.rope_dim
-        return 2 * self.kv_heads * self.head_dim
+    def kv_values_per_layer(self) -> float:
+        """Values that one token leaves in the KV cache of one attending layer, in the mean where kinds differ."""
+        if not self.attending:
+            return _attention(self).kv_values
+        whole = sum([count * each.kv_values for count, each in self.attentions()])
+        return whole // self.attending if whole % self.attending == 0 else whole / self.attending
 
     def kv_bytes_per_token(self, bits: float) -> float:
-        """Bytes that each token adds for good, at `bits` a value: the full layers only.
+        """Bytes that each token adds for good, at `bits` a value: the layers that keep every token, or a part of each.
 
         Window layers are not in it, for they stop growing at `window` tokens; `kv_bytes` counts them.
         """
-        return self.full_layers * self.kv_values_per_layer * bits / 8
+        values, index = 0.0, 0.0
+        for count, each in self.attentions():
+            if each.ratio or not each.window:
+                values += count * each.kv_values / max(1, each.ratio)
+                index += count * each.index_bytes / max(1, each.ratio)
+        return values * bits / 8 + index
 
     @property
     def state_bytes(self) -> int:
         """Bytes of constant state of one sequence in all linear layers, whatever the format of the KV cache."""
-        if self.linear is None:
-            return self.linear_layers * 4 * self.heads * self.head_dim**2
-        return self.linear_layers * self.linear.state_bytes
+        return sum([count * each.state_bytes for count, each in self.mixers() if isinstance(each, Linear)])
 
     def kv_bytes(self, tokens: int, bits: float) -> int:
         """Bytes that one sequence of `tokens` tokens keeps, at `bits` a value, rounded up.
 
-        Full layers keep every token, window layers the last `window`, linear layers a constant state (0 tokens
-        keep nothing).
+        Full layers keep every token, window layers the last `window`, compressed layers an entry for each `ratio`
+        tokens and a window, linear layers a constant state (0 tokens keep nothing). Index keys have a format of their
+        own.
         """
         if tokens <= 0:
             return 0
-        rows = self.full_layers * tokens + self.window_layers * min(tokens, self.window)
-        return ceil(rows * self.kv_values_per_layer * bits / 8) + self.state_bytes
+        values = sum([count * each.kept(tokens) * each.kv_values for count, each in self.attentions()])
+        index = sum([count * (tokens // max(1, each.ratio)) * each.index_bytes for count, each in self.attentions()])
+        return ceil(values * bits / 8 + index) + self.state_bytes
+
+
+def _attention(model: Model) -> Attention:
+    """The attention of a uniform model, without a window."""
+    return Attention(model.heads, model.kv_heads, model.head_dim, mla=model.mla)
+
+
+def _uniform(model: Model) -> Iterator[Layer]:
+    """The layers of a model that its figures describe: windows, then linear layers, then the others; dense first.
+
+    Which mixer stands beside which block is not stated, and no count or cost depends on it.
+    """
+    full = model.layers - model.window_layers - model.linear_layers
+    attention = _attention(model)
+    weights = 0 if model.linear else attention.parameters(model.hidden)
+    square = Linear(model.heads, model.heads, model.head_dim, model.head_dim, 1, "plain", weights=weights)
+    mixers: list[tuple[int, Attention | Linear]] = [
+        (model.window_layers, replace(attention, window=model.window)),
+        (model.linear_layers, model.linear or square),
+        (full, attention),
+    ]
+    dense = model.layers - (model.moe.layers if model.moe else 0)
+    for count, mixer in mixers:
+        first = min(count, dense)
+        if first:
+            yield Layer((mixer,), model.ffn, count=first)
+        if count > first:
+            yield Layer((mixer,), moe=model.moe, count=count - first)
+        dense -= first
