@@ -8,6 +8,7 @@ from pathlib import Path
 
 from poise.catalogue.config import Config
 from poise.catalogue.families import FAMILIES, Family
+from poise.catalogue.stacks import STACKS, stacked
 from poise.core.model import Linear, Mla, Model, Moe
 
 _KINDS = {
@@ -40,9 +41,11 @@ def from_config(config: Config, name: str, source: str) -> Model:
     """The model that `config` describes."""
     config = config.text()
     kind = config.string("model_type")
+    if kind in STACKS:
+        return replace(stacked(config, kind, name, source), fp8_block=_fp8_block(config))
     family = FAMILIES.get(kind)
     if family is None:
-        known = ", ".join(sorted(FAMILIES))
+        known = ", ".join(sorted({**FAMILIES, **STACKS}))
         raise config.fault("model_type", f"known are {known}", "describe others with poise.core.model.Model")
     config = config.renamed(family.names, family.ffn_widths).with_defaults(family.defaults)
     model = _shape(config, family, name, source)

@@ -93,7 +93,8 @@ class Index:
 class Attention:
     """One attention: `heads` queries of `head_dim` over `kv_heads` keys, and values of `value_dim` (0: as keys).
 
-    same: keys are the values, so the cache keeps one of them.  own: false where the keys and values are those of an
+    same: keys are the values, so the cache keeps one of them.  one_projection: both come from one matrix, but the cache
+    keeps both, for only keys are rotated.  own: false where the keys and values are those of an
     earlier layer.  gate: an output gate as wide as the values.  q_rank: queries come from a narrower width.
     o_groups, o_rank: the output is projected to `o_rank` in each of `o_groups` groups of heads first (DeepSeek-V4).
     """
@@ -108,6 +109,7 @@ class Attention:
     ratio: int = 0
     index: Index | None = None
     same: bool = False
+    one_projection: bool = False
     own: bool = True
     gate: bool = False
     q_rank: int = 0
@@ -157,15 +159,17 @@ class Attention:
         if self.mla is None:
             width = self.heads * self.head_dim
             query = hidden * self.q_rank + self.q_rank * width if self.q_rank else hidden * width
-            return query + hidden * self.kv_values + self._output(hidden)
+            values = self.kv_heads * self.values if self.one_projection else 0
+            return query + hidden * (self.kv_values - values) + self.output_parameters(hidden)
         mla = self.mla
         query_in = mla.q_rank or hidden
         query = query_in * self.heads * (mla.nope_dim + mla.rope_dim) + hidden * mla.q_rank
         down = hidden * (mla.kv_rank + mla.rope_dim)
         up = mla.kv_rank * self.heads * (mla.nope_dim + mla.value_dim)
-        return query + down + up + self._output(hidden)
+        return query + down + up + self.output_parameters(hidden)
 
-    def _output(self, hidden: int) -> int:
+    def output_parameters(self, hidden: int) -> int:
+        """Weights of the projection out of the heads."""
         wide = self.heads * self.values
         return wide * self.o_rank + self.o_groups * self.o_rank * hidden if self.o_rank else wide * hidden
 

@@ -9,6 +9,7 @@ import pytest
 from poise.catalogue import model, models
 from poise.core.errors import UserError
 from poise.core.model import Model
+from tests.catalogue.test_stacks import COUNTS, UNPUBLISHED
 
 # Weights of the text model as the reference implementation (`transformers`, built without memory) counts them; for
 # most these are the figures that the repositories publish. Routers' correction biases are counted.
@@ -226,7 +227,7 @@ PUBLISHED = {
 
 
 def test_the_list_of_counts_covers_every_built_in() -> None:
-    assert {each.name for each in models()} == {*TOTAL, *PUBLISHED}
+    assert {each.name for each in models()} == {*TOTAL, *PUBLISHED, *COUNTS, *UNPUBLISHED}
 
 
 @pytest.mark.parametrize("name", TOTAL)
