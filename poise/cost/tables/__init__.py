@@ -102,12 +102,12 @@ class Table:
 class Curve:
     """A table at a device's figures: seconds of any shape, rising along all axes and never under the datasheet's."""
 
-    __slots__ = ("_seen", "asked", "borrowed", "figures", "grid", "table")
+    __slots__ = ("_seen", "borrowed", "chosen_at", "figures", "grid", "table")
 
     def __init__(self, table: Table, figures: Figures, borrowed: bool) -> None:
-        """asked: the coordinates at which it was chosen, none where it was not chosen among several."""
+        """chosen_at: the coordinates at which it was chosen, none where it was not chosen among several."""
         self.table, self.figures, self.borrowed = table, figures, borrowed
-        self.asked: tuple[float, ...] = ()
+        self.chosen_at: tuple[float, ...] = ()
         self.grid, self._seen = grid_of(table, figures)
 
     def slice(self, first: int, *rest: float) -> Slice:
@@ -145,7 +145,7 @@ class Curve:
 
     def origin(self, *at: float) -> Origin:
         """The evidence at coordinates; without any, at those at which the table was chosen."""
-        table, at = self.table, at or self.asked
+        table, at = self.table, at or self.chosen_at
         how = self._how(at)
         error = table.error if how in (How.MEASURED, How.INTERPOLATED) else table.lent
         return Origin(table.kind, table.format, how, table.device, table.label, error)
@@ -255,7 +255,7 @@ class Tables:
         tried = tuple(last := curve or last for curve in chosen)
         for curve in set(tried):
             own = [probe for probe, each in zip(probes, tried, strict=True) if each is curve]
-            curve.asked = own[len(own) // 2]
+            curve.chosen_at = own[len(own) // 2]
         return tried
 
     def named(
