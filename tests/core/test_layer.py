@@ -73,7 +73,7 @@ def test_the_tensors_of_deepseek_v4s_attentions() -> None:
         (Attention(4, 2, 8), lambda n: n * 32),
         (Attention(4, 2, 8, value_dim=4), lambda n: n * 24),
         (Attention(4, 2, 8, same=True), lambda n: n * 16),
-        (Attention(4, 2, 8, own=False), lambda n: 0),
+        (Attention(4, 2, 8, one_projection=True), lambda n: n * 32),
         (Attention(4, 2, 8, window=10), lambda n: min(n, 10) * 32),
         (Attention(4, 2, 8, window=10, chunked=True), lambda n: min(n, 10) * 32),
         (Attention(4, 2, 8, index=Index(1, 8, 3)), lambda n: n * 32 + n * 8.25 / 2),
