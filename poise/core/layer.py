@@ -11,7 +11,7 @@ Widths and counts are in elements. What each kind keeps and reads of its context
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 
@@ -265,3 +265,13 @@ class Layer:
     ffn: int = 0
     moe: Moe | None = None
     count: int = 1
+
+
+def resized(stack: tuple[Layer, ...], layers: int) -> tuple[Layer, ...]:
+    """The same mix of layers, `layers` in all: shares by largest remainder."""
+    whole = sum([each.count for each in stack])
+    shares = [each.count * layers / whole for each in stack]
+    counts = [int(share) for share in shares]
+    for at in sorted(range(len(stack)), key=lambda at: counts[at] - shares[at])[: layers - sum(counts)]:
+        counts[at] += 1
+    return tuple(replace(each, count=count) for each, count in zip(stack, counts, strict=True) if count)
