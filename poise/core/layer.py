@@ -11,7 +11,7 @@ Widths and counts are in elements. What each kind keeps and reads of its context
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 
@@ -94,8 +94,8 @@ class Attention:
     """One attention: `heads` queries of `head_dim` over `kv_heads` keys, and values of `value_dim` (0: as keys).
 
     same: keys are the values, so the cache keeps one of them.  one_projection: both come from one matrix, but the cache
-    keeps both, for only keys are rotated.  own: false where the keys and values are those of an
-    earlier layer.  gate: an output gate as wide as the values.  q_rank: queries come from a narrower width.
+    keeps both, for only keys are rotated.  gate: an output gate as wide as the values.  q_rank: queries come from a
+    narrower width.
     o_groups, o_rank: the output is projected to `o_rank` in each of `o_groups` groups of heads first (DeepSeek-V4).
     """
 
@@ -110,7 +110,6 @@ class Attention:
     index: Index | None = None
     same: bool = False
     one_projection: bool = False
-    own: bool = True
     gate: bool = False
     q_rank: int = 0
     o_groups: int = 0
@@ -124,8 +123,6 @@ class Attention:
     @property
     def kv_values(self) -> int:
         """Values that one token, or one compressed entry, leaves in the cache; those of the index apart."""
-        if not self.own:
-            return 0
         if self.mla is not None:
             return self.mla.kv_rank + self.mla.rope_dim
         return self.kv_heads * (self.head_dim if self.same else self.head_dim + self.values)
@@ -149,18 +146,21 @@ class Attention:
             return min(tokens, self.window) + tokens // self.ratio
         return min(tokens, self.window) if self.window else tokens
 
+    def chosen(self, tokens: int) -> float:
+        """Bytes of index keys that a sequence of `tokens` tokens keeps."""
+        return tokens // max(1, self.ratio) * self.index_bytes
+
     def parameters(self, hidden: int) -> int:
         """Weights of the projections, the index, the gate and the compressor."""
         more = self.index.parameters(hidden) if self.index else 0
         more += hidden * self.heads * self.values if self.gate else 0
-        return more + self._projections(hidden) + self._compressor(hidden)
+        return more + self._projections(hidden) + self.compressor_parameters(hidden)
 
     def _projections(self, hidden: int) -> int:
         if self.mla is None:
             width = self.heads * self.head_dim
             query = hidden * self.q_rank + self.q_rank * width if self.q_rank else hidden * width
-            values = self.kv_heads * self.values if self.one_projection else 0
-            return query + hidden * (self.kv_values - values) + self.output_parameters(hidden)
+            return query + self.kv_parameters(hidden) + self.output_parameters(hidden)
         mla = self.mla
         query_in = mla.q_rank or hidden
         query = query_in * self.heads * (mla.nope_dim + mla.rope_dim) + hidden * mla.q_rank
@@ -168,13 +168,20 @@ class Attention:
         up = mla.kv_rank * self.heads * (mla.nope_dim + mla.value_dim)
         return query + down + up + self.output_parameters(hidden)
 
+    def kv_parameters(self, hidden: int) -> int:
+        """Weights of the projections to keys and values (to the latent, of latent attention)."""
+        return hidden * (self.kv_values - (self.kv_heads * self.values if self.one_projection else 0))
+
     def output_parameters(self, hidden: int) -> int:
         """Weights of the projection out of the heads."""
         wide = self.heads * self.values
         return wide * self.o_rank + self.o_groups * self.o_rank * hidden if self.o_rank else wide * hidden
 
-    def _compressor(self, hidden: int) -> int:
-        """Entries and their gates, and the same of the index; twice where neighbouring entries overlap (ratio 4)."""
+    def compressor_parameters(self, hidden: int) -> int:
+        """Weights of the compressor: entries and their gates, and the same of the index.
+
+        Twice as many where neighbouring entries overlap (ratio 4).
+        """
         if not self.ratio:
             return 0
         wide = self.head_dim + (self.index.dim if self.index and self.index.own else 0)
@@ -258,3 +265,13 @@ class Layer:
     ffn: int = 0
     moe: Moe | None = None
     count: int = 1
+
+
+def resized(stack: tuple[Layer, ...], layers: int) -> tuple[Layer, ...]:
+    """The same mix of layers, `layers` in all: shares by largest remainder."""
+    whole = sum([each.count for each in stack])
+    shares = [each.count * layers / whole for each in stack]
+    counts = [int(share) for share in shares]
+    for at in sorted(range(len(stack)), key=lambda at: counts[at] - shares[at])[: layers - sum(counts)]:
+        counts[at] += 1
+    return tuple(replace(each, count=count) for each, count in zip(stack, counts, strict=True) if count)

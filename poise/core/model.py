@@ -70,17 +70,27 @@ class Model:
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", self.stack or tuple(_uniform(self)))
 
-    def mixers(self) -> Iterator[tuple[int, Attention | Linear]]:
+    def mixers(self) -> list[tuple[int, Attention | Linear]]:
         """How many layers have a mixer, by kind."""
+        found: dict[Attention | Linear, int] = {}
         for layer in self.kinds:
             for mixer in layer.mixers:
-                yield layer.count, mixer
+                found[mixer] = found.get(mixer, 0) + layer.count
+        return [(count, mixer) for mixer, count in found.items()]
 
-    def attentions(self) -> Iterator[tuple[int, Attention]]:
+    def attentions(self) -> list[tuple[int, Attention]]:
         """How many layers have an attention, by kind."""
-        for count, mixer in self.mixers():
-            if isinstance(mixer, Attention):
-                yield count, mixer
+        return [(count, mixer) for count, mixer in self.mixers() if isinstance(mixer, Attention)]
+
+    @property
+    def blocks(self) -> int:
+        """Residual blocks of all layers: those of mixers and those of feed-forward blocks."""
+        return sum([layer.count * (bool(layer.mixers) + bool(layer.moe or layer.ffn)) for layer in self.kinds])
+
+    @property
+    def mixed(self) -> int:
+        """Mixers of all layers."""
+        return sum([count for count, _ in self.mixers()])
 
     @property
     def matrices(self) -> int:
@@ -211,7 +221,7 @@ class Model:
         if tokens <= 0:
             return 0
         values = sum([count * each.kept(tokens) * each.kv_values for count, each in self.attentions()])
-        index = sum([count * (tokens // max(1, each.ratio)) * each.index_bytes for count, each in self.attentions()])
+        index = sum([count * each.chosen(tokens) for count, each in self.attentions()])
         return ceil(values * bits / 8 + index) + self.state_bytes
 
 

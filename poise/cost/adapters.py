@@ -20,6 +20,7 @@ from math import ceil
 from typing import Final, Literal
 
 from poise.core.errors import ScenarioError
+from poise.core.layer import Attention, Linear, Mla
 from poise.core.model import Model
 from poise.core.spec import Pool
 from poise.core.units import ps
@@ -102,25 +103,41 @@ def _part(pool: Pool, cut: Cut) -> float:
 
 def _matrices(model: Model) -> Iterator[tuple[int, int, Cut, int]]:
     """The adapted matrices: inputs, outputs, how the matrix is cut over devices, and in how many layers it is."""
-    hidden, mla, linear = model.hidden, model.mla, model.linear
-    attending = model.layers - (model.linear_layers if linear else 0)
-    if mla is None:
-        yield hidden, model.heads * model.head_dim, "columns", attending
-        yield hidden, 2 * model.kv_heads * model.head_dim, "heads", attending
-        yield hidden, 0, "columns", attending  # keys and values have an A each
-        yield model.heads * model.head_dim, hidden, "rows", attending
-    else:
-        queries = model.heads * (mla.nope_dim + mla.rope_dim)
-        if mla.q_rank:
-            yield hidden, mla.q_rank, "copied", attending
-        yield mla.q_rank or hidden, queries, "columns", attending
-        yield hidden, mla.kv_rank + mla.rope_dim, "copied", attending
-        yield mla.kv_rank, model.heads * (mla.nope_dim + mla.value_dim), "columns", attending
-        yield model.heads * mla.value_dim, hidden, "rows", attending
-    if linear is not None:
-        values = linear.value_heads * linear.value_dim
-        yield hidden, linear.channels + values + 2 * linear.value_heads, "columns", model.linear_layers
-        yield values, hidden, "rows", model.linear_layers
-    for _ in range(2 if model.gated else 1):
-        yield hidden, model.ffn, "columns", model.dense_layers
-    yield model.ffn, hidden, "rows", model.dense_layers
+    for count, mixer in model.mixers():
+        if isinstance(mixer, Attention):
+            each = _latent(model.hidden, mixer, mixer.mla) if mixer.mla else _grouped(model.hidden, mixer)
+        elif mixer.kind == "plain":
+            each = iter(())
+        else:
+            each = _linear(model.hidden, mixer)
+        for wide, high, cut in each:
+            yield wide, high, cut, count
+    for layer in model.kinds:
+        if layer.moe is None and layer.ffn:
+            for _ in range(model.matrices - 1):
+                yield model.hidden, layer.ffn, "columns", layer.count
+            yield layer.ffn, model.hidden, "rows", layer.count
+
+
+def _grouped(hidden: int, attention: Attention) -> Iterator[tuple[int, int, Cut]]:
+    """Queries, keys with values, and the output."""
+    yield hidden, attention.heads * attention.head_dim, "columns"
+    yield hidden, attention.kv_values, "heads"
+    yield hidden, 0, "columns"  # keys and values have an A each
+    yield attention.heads * attention.values, hidden, "rows"
+
+
+def _latent(hidden: int, attention: Attention, mla: Mla) -> Iterator[tuple[int, int, Cut]]:
+    """Queries, latents, what is raised from them, and the output."""
+    if mla.q_rank:
+        yield hidden, mla.q_rank, "copied"
+    yield mla.q_rank or hidden, attention.heads * (mla.nope_dim + mla.rope_dim), "columns"
+    yield hidden, mla.kv_rank + mla.rope_dim, "copied"
+    yield mla.kv_rank, attention.heads * (mla.nope_dim + mla.value_dim), "columns"
+    yield attention.heads * mla.value_dim, hidden, "rows"
+
+
+def _linear(hidden: int, linear: Linear) -> Iterator[tuple[int, int, Cut]]:
+    """What goes into a recurrent layer, and what comes out."""
+    yield hidden, linear.channels + linear.values + 2 * linear.value_heads, "columns"
+    yield linear.values, hidden, "rows"

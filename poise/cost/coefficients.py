@@ -11,7 +11,8 @@ from poise.core.spec import BITS, Device, Format, Pool
 from poise.core.units import SECOND
 from poise.cost.collective import Line, Link, all_gather, all_reduce_forms, all_to_all, far_all_reduce, p2p
 from poise.cost.efficiency import Efficiencies
-from poise.cost.layout import Shard, kv_bytes_per_layer, link_of, shard
+from poise.cost.layout import Shard, link_of, shard
+from poise.cost.spans import Span, decode_s, prompt_s, raised_flops, rates, reach, spans
 
 ACTIVATION_BYTES = 2
 """Activations travel and are kept in 16 bits between operators."""
@@ -31,7 +32,10 @@ class Coefficients:
     kv, window_kv: reading one token of KV while decoding, over all full and all sliding-window layers.
     pair, window_pair: one query meeting one key while prefilling, over all full and all sliding-window layers.
     read, window_read: reading one token of KV while prefilling. context: raising one earlier token from its MLA latent.
-    state: one decoding sequence's linear-attention states, all layers. scan: their walk over one token of a chunk.
+        A window is the longest bound of what layers read (`reach`); "full" is what has none.
+    near: (bound, pair, read) of shorter bounds than that.
+    state: one decoding sequence's linear-attention states and what it reads within shorter bounds, all layers.
+    scan: the states' walk over one token of a chunk.
     """
 
     step: float
@@ -58,6 +62,7 @@ class Coefficients:
     context: float
     state: float
     scan: float
+    near: tuple[tuple[int, float, float], ...] = ()
 
     def beside(self, tokens: float) -> tuple[float, float, float]:
         """Decode attention takes as long with a chunk as alone."""
@@ -99,6 +104,9 @@ class Coefficients:
         if self.window_pair:
             math = self.window_pair * windowed_pairs(tokens, context, window)
             read = self.window_read * (tokens + (context if context < window else window - 1))
+            total += math if math > read else read
+        for bound, pair, one in self.near:
+            math, read = pair * windowed_pairs(tokens, context, bound), one * (tokens + min(context, bound - 1))
             total += math if math > read else read
         return total
 
@@ -144,27 +152,29 @@ def derive(pool: Pool, use: Efficiencies, share: float) -> Coefficients:
 class Builder:
     """Derives a lane's coefficients, one group of operators per method; times in seconds until `build`."""
 
-    def __init__(self, pool: Pool, use: Efficiencies, share: float) -> None:
+    def __init__(self, pool: Pool, use: Efficiencies, share: float, reading: list[Span] | None = None) -> None:
+        """reading: what of the context is priced here; all of it by default."""
         self.pool, self.model, self.use = pool, pool.model, use
         self.part: Shard = shard(pool)
         self.moe = pool.model.moe.layers / pool.model.layers if pool.model.moe else 0.0
+        self.mixed, self.blocks = pool.model.mixed / pool.model.layers, pool.model.blocks / pool.model.layers
+        self.dense = pool.model.dense_layers / pool.model.layers
         self.bandwidth = pool.device.memory_bw * bandwidth_share(share, use.share_serial)
         self.bf16 = pool.device.bf16_flops * share
         peak, self.gemm = arithmetic(pool.device, pool.weights, use)
         self.peak = peak * share
+        self.lane = rates(pool.device, self.bandwidth, share)
+        self.spans = spans(pool.model) if reading is None else reading
+        self.reach = reach(pool.model)
 
     def build(self) -> Coefficients:
         """All groups, scaled to picoseconds."""
-        use, tensor = self.use, self.pool.tensor
+        use = self.use
         wide = self.part.every_token
         stream = BITS[self.pool.weights] / 8 / (self.bandwidth * getattr(use, f"stream_{self.pool.weights}"))
         moe, reduce = self.model.moe, self.all_reduces()
         exchange = self.exchange()
         hop = self.hop()
-        kv_read = self.kv_read()
-        pairs = self.pair_flops() / tensor / (self.bf16 * use.attention_prefill)
-        read = kv_bytes_per_layer(self.pool) / (self.bandwidth * use.stream_bf16)
-        full, window = self.model.full_layers, self.model.window_layers
         gather = self.vocabulary()
         seconds: dict[str, float] = {
             "step": use.cpu_step_s,
@@ -179,37 +189,44 @@ class Builder:
             "head_token": 2 * self.part.head / (self.bf16 * use.gemm_bf16),
             "head_fixed": use.gemm_s + use.light_s + use.sample_s + gather.fixed_s,
             "sample": use.sample_sequence_s + gather.per_byte_s,
-            "kv": kv_read * full,
-            "window_kv": kv_read * window,
-            "pair": pairs * full,
-            "window_pair": pairs * window,
-            "read": read * full,
-            "window_read": read * window,
-            "context": self.raised_flops() / (self.peak * self.gemm) * full,
-            "state": self.state_read(),
+            "context": self.raised_flops() / (self.peak * self.gemm),
             "scan": use.scan_token_s * self.model.linear_layers,
+            **self.reading(),
         }
         return Coefficients(
             **{name: value * SECOND for name, value in seconds.items()},
+            near=tuple((bound, pair * SECOND, read * SECOND) for bound, pair, read in self.near()),
             miss=1 - moe.active / moe.experts if moe else 0.0,
             ranks=self.pool.data,
             reduce=tuple(second * SECOND for line in reduce for second in line),
         )
 
     def kernels(self) -> float:
-        """Fixed times of a layer: GEMMs, attention, five light kernels (two norms, rotary, KV write, activation)."""
+        """Fixed times of a layer: GEMMs, attention, five light kernels (two norms, rotary, KV write, activation).
+
+        An index adds two GEMMs, its scores and its choice.
+        """
         use, moe = self.use, self.model.moe
         gemm = use.gemm_s if self.pool.weights == "bf16" else use.quantised_gemm_s
-        gemms = 2.0 if self.model.mla is None else 6.0
-        gemms += 2 * (1 - self.moe) + (2 * self.moe if moe and moe.shared else 0.0)
-        return gemms * gemm + use.attention_s + 5 * use.light_s + self.moe * use.moe_s
+        gemms = (2.0 if self.model.mla is None else 6.0) * self.mixed
+        gemms += 2 * self.dense + (2 * self.moe if moe and moe.shared else 0.0)
+        indexed = sum([span.count for span in self.spans if span.index]) / self.model.layers
+        chosen = indexed * (2 * gemm + use.attention_s + use.light_s)
+        return (
+            gemms * gemm
+            + self.mixed * use.attention_s
+            + 2.5 * self.blocks * use.light_s
+            + self.moe * use.moe_s
+            + chosen
+        )
 
     def elementwise(self) -> float:
         """Per token, what light kernels move: two norms with residuals (8 widths), rotary (2), activation (3)."""
         model, moe = self.model, self.model.moe
-        heads = model.heads + 2 * model.kv_heads if model.mla is None else model.heads
-        inner = (1 - self.moe) * model.ffn + (self.moe * moe.shared * moe.shared_ffn if moe else 0.0)
-        moved = 8 * model.hidden + (2 * heads * model.head_dim + 3 * inner) / self.pool.tensor
+        heads = self.mixed * (model.heads + 2 * model.kv_heads if model.mla is None else model.heads)
+        dense = sum([layer.count * layer.ffn for layer in model.kinds if layer.moe is None]) / model.layers
+        inner = dense + (self.moe * moe.shared * moe.shared_ffn if moe else 0.0)
+        moved = 4 * self.blocks * model.hidden + (2 * heads * model.head_dim + 3 * inner) / self.pool.tensor
         return moved * ACTIVATION_BYTES / (self.bandwidth * self.use.stream_bf16)
 
     def linear_attention(self) -> float:
@@ -227,29 +244,34 @@ class Builder:
         moe = self.model.moe
         return 2 * moe.active * self.model.expert_parameters * self.moe / self.pool.tensor if moe else 0.0
 
-    def kv_read(self) -> float:
-        """One token of one layer while decoding: the larger of its bytes and its arithmetic (MLA: absorbed form)."""
-        use, model, tensor = self.use, self.model, self.pool.tensor
-        moved = kv_bytes_per_layer(self.pool)
-        if model.mla is not None:
-            flops = 2 * model.heads / tensor * (2 * model.mla.kv_rank + model.mla.rope_dim)
-            return max(moved / (self.bandwidth * use.mla_decode), flops / (self.bf16 * use.mla_decode_flops))
-        reached = use.attention_decode_bf16 if self.pool.kv == "bf16" else use.attention_decode_fp8
-        flops = 4 * model.heads / tensor * model.head_dim
-        return max(moved / (self.bandwidth * reached), flops / (self.bf16 * use.attention_prefill))
+    def reading(self) -> dict[str, float]:
+        """What layers read of the context: without a bound, within the longest one, and within shorter ones at once."""
+        reach, state = self.reach, self.state_read()
+        found = dict.fromkeys(("kv", "pair", "read", "window_kv", "window_pair", "window_read"), 0.0)
+        for span in self.spans:
+            decode = max(decode_s(self.pool, self.use, self.lane, span))
+            pair, read = prompt_s(self.pool, self.use, self.lane, span)
+            if span.bound in (0, reach):
+                window = "window_" if span.bound else ""
+                found[f"{window}kv"] += decode * span.count
+                found[f"{window}pair"] += pair * span.count
+                found[f"{window}read"] += read * span.count
+            else:
+                state += decode * span.count * span.bound
+        return {**found, "state": state}
 
-    def pair_flops(self) -> float:
-        """FLOP of one query and one key over all heads, scores and values (MLA: unabsorbed, DeepSeek-V2, 2.1)."""
-        mla = self.model.mla
-        width = 2 * self.model.head_dim if mla is None else mla.nope_dim + mla.rope_dim + mla.value_dim
-        return 2.0 * self.model.heads * width
+    def near(self) -> list[tuple[int, float, float]]:
+        """Bound, pair and read of each span within a shorter bound than the longest."""
+        found = []
+        for span in self.spans:
+            if span.bound not in (0, self.reach):
+                pair, read = prompt_s(self.pool, self.use, self.lane, span)
+                found.append((span.bound, pair * span.count, read * span.count))
+        return found
 
     def raised_flops(self) -> float:
-        """FLOP to raise one cached MLA latent to keys and values in a layer; each later chunk does it again."""
-        mla = self.model.mla
-        if mla is None:
-            return 0.0
-        return 2 * mla.kv_rank * self.model.heads * (mla.nope_dim + mla.value_dim) / self.pool.tensor
+        """FLOP to raise one cached MLA latent to keys and values in all layers; each later chunk does it again."""
+        return sum([count * raised_flops(self.pool, each) for count, each in self.model.attentions()])
 
     def all_reduces(self) -> tuple[Line, ...]:
         """A layer's all-reduces over the tensor group, after attention and after the feed-forward block, in two forms.
@@ -260,7 +282,7 @@ class Builder:
             return ()
         tensor, inside = self.pool.tensor, self.pool.device.scaleup_domain
         link = self.link(tensor)
-        times = 2.0 if self.pool.data == 1 else 2 - self.moe
+        times = self.blocks if self.pool.data == 1 else self.blocks - self.moe
         size = self.model.hidden * ACTIVATION_BYTES
         forms = all_reduce_forms(tensor, link)
         if inside > 1 and tensor > inside and tensor % inside == 0:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from poise.core.spec import Pool
 from poise.core.units import SECOND
-from poise.cost.coefficients import Builder, Coefficients, windowed_pairs
+from poise.cost.coefficients import Coefficients, windowed_pairs
 from poise.cost.efficiency import Efficiencies
 from poise.cost.gather import Gather, lane_device
 from poise.cost.grid import isotonic
 from poise.cost.layout import kv_bytes_per_layer
 from poise.cost.operator import TILE
-from poise.cost.ramp import Line, Ramp, spread
+from poise.cost.ramp import Latent, Line, Ramp, Surface, spread
+from poise.cost.spans import Span, prompt_s, reach
 from poise.cost.tables import Curve, Tables
 
 MOST_TOKENS = 1 << 17
@@ -25,16 +28,12 @@ class Curves:
     """
 
     __slots__ = (
-        "_floor",
-        "_heads",
+        "_attended",
         "_last",
         "_layer",
-        "_lines",
         "_local",
-        "_mixed",
-        "_read",
+        "_reach",
         "_rest",
-        "_surface",
         "curves",
         "pool",
         "sequence",
@@ -44,16 +43,14 @@ class Curves:
     def __init__(self, pool: Pool, use: Efficiencies, tables: Tables, share: float) -> None:
         self.pool = pool
         self.curves: dict[str, Curve] = {}
-        self._rest: Coefficients = Builder(pool, use, share).build()
-        self.step, self.sequence = self._rest.step, self._rest.sequence
         gather = Gather(pool, use, tables, lane_device(pool.device, share, use.share_serial), share)
+        self._rest: Coefficients = gather.roofline.build()
+        self.step, self.sequence = self._rest.step, self._rest.sequence
         self.curves = gather.curves
-        self._surface, self._heads = gather.surface(), pool.model.heads / pool.tensor
-        self._floor, self._lines = gather.decoding(self._surface)
-        self._mixed = gather.beside(self._surface, self._floor, self._lines)
-        self._read = kv_bytes_per_layer(pool) / gather.device.memory_bw
+        self._attended = [Attended.of(gather, span) for span in gather.measured]
+        self._reach = reach(pool.model)
         nodes = spread(MOST_TOKENS)
-        floor = self._floor * gather.attending
+        floor = sum([each.count * each.floor for each in self._attended]) / pool.model.layers
         self._layer = Ramp(nodes, isotonic([SECOND * (gather.layer(m) + floor) for m in nodes]))
         self._local = Ramp(nodes, isotonic([SECOND * gather.local(m) for m in nodes]))
         sampled = spread(4096)
@@ -73,43 +70,80 @@ class Curves:
 
     def attention(self, tokens: int, context: int, window: int) -> float:
         """All layers' attention of a chunk beyond what `layer` holds already."""
-        if self._surface is None:
-            return self._rest.attention(tokens, context, window)
-        model, total = self.pool.model, 0.0
-        if model.full_layers:
-            total += model.full_layers * self._chunk(tokens, context + (tokens + 1) / 2, context + tokens)
-        if model.window_layers:
-            span = windowed_pairs(tokens, context, window) / tokens
-            total += model.window_layers * self._chunk(tokens, span, tokens + min(context, window - 1))
-        return SECOND * total + self._rest.context * context
-
-    def _chunk(self, tokens: int, span: float, read: int) -> float:
-        """Seconds of one layer beyond its fixed time, of queries that see `span` keys each of `read` KV tokens."""
-        assert self._surface is not None
-        queries = self._heads * (tokens if tokens > TILE else TILE)
-        found = self._surface.seconds(span if span > TILE else TILE, queries)
-        read_s = self._read * read
-        return (found if found > read_s else read_s) - self._floor
+        total = 0.0
+        for each in self._attended:
+            total += each.count * each.chunk(tokens, context)
+        return SECOND * total + self._rest.attention(tokens, context, window)
 
     def decoding(self, tokens: float) -> tuple[float, float, float]:
         """All layers' attention of decodes beyond what `layer` holds already."""
-        return self._decodes(tokens, self._lines)
+        return self._decodes(tokens, mixed=False)
 
     def beside(self, tokens: float) -> tuple[float, float, float]:
         """The same in steps with prompt work."""
-        return self._decodes(tokens, self._mixed)
+        return self._decodes(tokens, mixed=True)
 
     @property
     def scan(self) -> float:
         """All linear-attention layers' walk over one token of the longest chunk."""
         return self._rest.scan
 
-    def _decodes(self, tokens: float, lines: tuple[Line | None, Line | None]) -> tuple[float, float, float]:
-        fixed, slopes = self._rest.state * tokens, []
-        for line, layers in zip(lines, (self.pool.model.full_layers, self.pool.model.window_layers), strict=True):
-            if line is None:
-                slopes.append(0.0)
-                continue
-            fixed += SECOND * layers * line.fixed(tokens)
-            slopes.append(SECOND * layers * line.slope(tokens) / tokens)
-        return fixed, slopes[0], slopes[1]
+    def _decodes(self, tokens: float, *, mixed: bool) -> tuple[float, float, float]:
+        rest = self._rest
+        fixed, full, window = rest.state * tokens, rest.kv, rest.window_kv
+        for each in self._attended:
+            line = each.mixed if mixed else each.alone
+            fixed += SECOND * each.count * line.fixed(tokens)
+            slope = SECOND * each.count * line.slope(tokens)
+            if each.bound == 0:
+                full += slope / tokens
+            elif each.bound == self._reach:
+                window += slope / tokens
+            else:
+                fixed += slope * each.bound
+        return fixed, full, window
+
+
+@dataclass(frozen=True, slots=True)
+class Attended:
+    """Tables of one span of the context, in seconds of a layer.
+
+    floor: fixed time of the kernel.  alone, mixed: decodes beyond it, in steps without and with prompt work.
+    surface: prompts; where it is None the roofline has them (`pair`, `read`).
+    """
+
+    count: int
+    bound: int
+    heads: float
+    floor: float
+    alone: Line
+    mixed: Line
+    surface: Surface | Latent | None
+    pair: float
+    read: float
+
+    @classmethod
+    def of(cls, gather: Gather, span: Span) -> Attended:
+        """The tables of a span."""
+        surface = gather.surface(span)
+        floor, alone = gather.decoding(span, surface)
+        mixed = gather.beside(span, surface, floor, alone)
+        pool, roofline = gather.pool, gather.roofline
+        pair = prompt_s(pool, gather.use, roofline.lane, span)[0] if surface is None else 0.0
+        read = kv_bytes_per_layer(pool, span.attention) / gather.device.memory_bw
+        heads = span.attention.heads / pool.tensor
+        return cls(span.count, span.bound, heads, floor, alone, mixed, surface, pair, read)
+
+    def chunk(self, tokens: int, context: int) -> float:
+        """Seconds beyond the fixed time of a chunk's queries."""
+        if self.bound:
+            met, read = windowed_pairs(tokens, context, self.bound) / tokens, tokens + min(context, self.bound - 1)
+        else:
+            met, read = context + (tokens + 1) / 2, context + tokens
+        read_s = self.read * read
+        if self.surface is None:
+            found = self.pair * met * tokens
+            return found if found > read_s else read_s
+        queries = self.heads * (tokens if tokens > TILE else TILE)
+        found = self.surface.seconds(met if met > TILE else TILE, queries)
+        return (found if found > read_s else read_s) - self.floor

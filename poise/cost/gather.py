@@ -7,14 +7,16 @@ from dataclasses import replace
 from math import inf
 
 from poise.core.errors import ScenarioError
-from poise.core.model import Mla
+from poise.core.layer import Attention, Mla
+from poise.core.model import Model
 from poise.core.spec import Device, Pool
 from poise.cost.coefficients import ACTIVATION_BYTES, Builder, bandwidth_share
 from poise.cost.efficiency import Efficiencies
 from poise.cost.grid import isotonic
-from poise.cost.layout import kv_bytes_per_layer, kv_copies
+from poise.cost.layout import kv_bytes_per_layer, products
 from poise.cost.operator import TILE
 from poise.cost.ramp import Latent, Line, Ramp, Surface, Tried, spread
+from poise.cost.spans import Span, spans
 from poise.cost.tables import Curve, Slice, Tables
 
 SKEW = 2.0
@@ -80,12 +82,13 @@ class Gather:
         self.pool, self.model, self.use, self.tables, self.device = pool, pool.model, use, tables, device
         self.curves: dict[str, Curve] = {}
         self._framework = framework(pool.engine.name)
-        self.roofline = Builder(pool, use, share)
         self.form = weights_format(pool.device, pool.weights)
         if self.form == "fp8" and pool.model.fp8_block:
             self.form = "fp8_block"
         self.cache = "bf16" if pool.kv == "bf16" else "bf16_kv8"
-        self.attending = 1 - self.model.linear_layers / self.model.layers
+        self.reading = spans(self.model)
+        self.measured = [span for span in self.reading if _measured(span)]
+        self.roofline = Builder(pool, use, share, [span for span in self.reading if not _measured(span)])
         self._around = self._module()
         self._plain = [(often, self._product(n, k, form)) for often, n, k, form in self._products()]
         self._head = self._product(self.model.vocab / pool.tensor, self.model.hidden, "bf16")
@@ -125,7 +128,8 @@ class Gather:
         """Seconds of an average layer without attention."""
         use, total = self.use, self.local(tokens)
         total += self._experts(tokens) + self._reduced(tokens) + self._exchange(tokens)
-        total += (3 if self._around else 5) * use.light_s + self._hop.fixed_s
+        light = 2.5 * self.roofline.blocks - (2 * self._mixing if self._around else 0.0)
+        total += light * use.light_s + self._hop.fixed_s + self._unmeasured()
         per_token = self.roofline.elementwise() + self.roofline.linear_attention()
         return total + tokens * (per_token + self._hop.per_byte_s)
 
@@ -148,40 +152,24 @@ class Gather:
     def _products(self) -> list[tuple[float, float, float, str]]:
         """(how often, n, k, format) of an average layer's products without routed experts."""
         model, tensor, form = self.model, self.pool.tensor, self.form
-        mixing = self.attending
-        dense = model.dense_layers / model.layers
         found: list[tuple[float, float, float, str]] = []
-        if self._around is not None:
-            pass  # measured with its kernel
-        elif model.mla is not None:
-            mla = model.mla
-            wide = model.heads * (mla.nope_dim + mla.rope_dim) / tensor
-            down = mla.kv_rank + mla.rope_dim + mla.q_rank
-            found += [
-                (mixing, down, model.hidden, form),
-                (mixing, wide, mla.q_rank or model.hidden, form),
-                (mixing, model.heads * (mla.nope_dim + mla.value_dim) / tensor, mla.kv_rank, form),
-                (mixing, model.hidden, model.heads * mla.value_dim / tensor, form),
-            ]
-        else:
-            values = model.head_dim * (model.heads + 2 * model.kv_heads * kv_copies(self.pool)) / tensor
-            found += [
-                (mixing, values, model.hidden, form),
-                (mixing, model.hidden, model.heads * model.head_dim / tensor, form),
-            ]
+        for count, mixer in model.mixers():
+            whole = self._around is not None and isinstance(mixer, Attention)  # measured with its kernel
+            each = [one for one in products(self.pool, mixer) if one.part == "index" or not whole]
+            found += [(count / model.layers, one.n, one.k, form) for one in each]
         gated = 2 if model.gated else 1
-        found += [
-            (dense, gated * model.ffn / tensor, model.hidden, form),
-            (dense, model.hidden, model.ffn / tensor, form),
-        ]
-        if model.linear_layers:
-            part, width = 1 - mixing, model.linear_parameters / (2 * model.hidden * tensor)
-            found += [(part, width, model.hidden, form), (part, model.hidden, width, form)]
+        for width, count in _dense(model).items():
+            found += [
+                (count / model.layers, gated * width / tensor, model.hidden, form),
+                (count / model.layers, model.hidden, width / tensor, form),
+            ]
         if model.moe is not None:
-            part, shared = 1 - dense, model.moe.shared * model.moe.shared_ffn / tensor
+            part, shared = self.roofline.moe, model.moe.shared * model.moe.shared_ffn / tensor
             found.append((part, model.moe.experts, model.hidden, "bf16"))
             if shared:
-                found += [(part, 2 * shared, model.hidden, form), (part, model.hidden, shared, form)]
+                found += [(part, gated * shared, model.hidden, form), (part, model.hidden, shared, form)]
+            if model.moe.latent:
+                found += [(part, model.moe.latent, model.hidden, form), (part, model.hidden, model.moe.latent, form)]
         return [each for each in found if each[0] > 0 and each[1] > 0 and each[2] > 0]
 
     def _module(self) -> Callable[[float], float] | None:
@@ -204,7 +192,7 @@ class Gather:
 
         def around(tokens: float) -> float:
             new, batch = min(tokens, short), max(1.0, tokens / short)
-            return self.attending * max(0.0, whole.seconds(new, batch, heads) - attention.seconds(new, batch * heads))
+            return self._mixing * max(0.0, whole.seconds(new, batch, heads) - attention.seconds(new, batch * heads))
 
         return around
 
@@ -300,72 +288,72 @@ class Gather:
             return 0.0
         if not self._reducers:
             return min(line.at(tokens) for line in self.roofline.all_reduces())
-        times = 2.0 if pool.data == 1 else 2 - self.roofline.moe
+        times = self.roofline.blocks - (self.roofline.moe if pool.data > 1 else 0.0)
         size = tokens * self.model.hidden * ACTIVATION_BYTES
         return times * min(each.seconds(size) for each in self._reducers)
 
-    def surface(self) -> Surface | Latent | None:
-        """Prefill attention; None where no layer attends."""
-        if self.model.linear_layers == self.model.layers:
+    @property
+    def _mixing(self) -> float:
+        """Attentions of an average layer."""
+        return self.model.attending / self.model.layers
+
+    def _unmeasured(self) -> float:
+        """Fixed seconds, of an average layer, of attention without a table: kernels of an index, and of compression."""
+        use, layers = self.use, self.model.layers
+        indexed = sum([span.count for span in self.reading if span.index]) * (use.attention_s + use.light_s)
+        other = sum([count for count, each in self.model.attentions() if each.same]) * use.attention_s
+        return (indexed + other) / layers
+
+    def surface(self, span: Span) -> Surface | Latent | None:
+        """Prefill attention of a span; None where no table has its kind."""
+        attention = span.attention
+        if span.absorbed:
             return None
-        if self.model.mla is not None:
-            heads = self.model.heads / self.pool.tensor
+        if attention.mla is not None:
+            heads = attention.heads / self.pool.tensor
             return Latent(self.curve("mla_prefill", self.cache, 512.0, heads), heads)
-        probe = (256.0, 512.0 * self._kv_heads * self._group, self._group, float(self.model.head_dim))
-        return Surface(self.curve("prefill", self.cache, *probe), self._group, self.model.head_dim)
+        kv_heads, group = self._grouped(attention)
+        probe = (256.0, 512.0 * kv_heads * group, group, float(attention.head_dim))
+        return Surface(self.curve("prefill", self.cache, *probe), group, attention.head_dim)
 
-    @property
-    def _kv_heads(self) -> float:
-        return max(1.0, self.model.kv_heads / self.pool.tensor)
+    def _grouped(self, attention: Attention) -> tuple[float, float]:
+        """KV heads of a device, and queries of each."""
+        kv_heads = max(1.0, attention.kv_heads / self.pool.tensor)
+        return kv_heads, max(1.0, attention.heads / self.pool.tensor / kv_heads)
 
-    @property
-    def _group(self) -> float:
-        return max(1.0, self.model.heads / self.pool.tensor / self._kv_heads)
-
-    def decoding(self, surface: Surface | Latent | None) -> tuple[float, tuple[Line | None, Line | None]]:
-        """Attention's fixed seconds, and decode lines of full and of window layers beyond them."""
-        model = self.model
-        if model.linear_layers == model.layers:
-            return 0.0, (None, None)
-        seconds = self._decoder()
+    def decoding(self, span: Span, surface: Surface | Latent | None) -> tuple[float, Line]:
+        """A span's fixed seconds in a layer, and its decode line beyond them."""
+        seconds = self._decoder(span.attention)
         floor = seconds(1.0, 1.0)
         if surface is not None:
             floor = min(floor, surface.floor)
-        full = self._line(seconds, floor, model.max_context) if model.full_layers else None
-        window = self._line(seconds, floor, model.window) if model.window_layers else None
-        return floor, (full, window)
+        return floor, self._line(span, seconds, floor)
 
-    def _decoder(self) -> Callable[[float, float], float]:
+    def _decoder(self, attention: Attention) -> Callable[[float, float], float]:
         """Seconds of a layer's decode attention by (decodes, context of each)."""
-        model = self.model
-        if model.mla is not None:
-            heads = model.heads / self.pool.tensor
+        if attention.mla is not None:
+            heads = attention.heads / self.pool.tensor
             latent = self.curve("mla_decode", self.cache, 1024.0, PROBE, heads).slice(2, heads)
             return lambda n, context: latent.seconds(context, n)
-        kv_heads, group, width = self._kv_heads, self._group, float(model.head_dim)
+        (kv_heads, group), width = self._grouped(attention), float(attention.head_dim)
         grouped = self.curve("decode", self.cache, 1024.0, PROBE * kv_heads, group, width).slice(2, group, width)
         return lambda n, context: grouped.seconds(context, n * kv_heads)
 
-    def beside(
-        self, surface: Surface | Latent | None, floor: float, alone: tuple[Line | None, Line | None]
-    ) -> tuple[Line | None, Line | None]:
+    def beside(self, span: Span, surface: Surface | Latent | None, floor: float, alone: Line) -> Line:
         """Decode lines in one kernel with a chunk, never under those alone: each head of a decode fills a tile."""
-        own = None if self.model.mla else self.tables.curve("decode", self.device, self.cache, self._framework)
+        latent = span.attention.mla is not None
+        own = None if latent else self.tables.curve("decode", self.device, self.cache, self._framework)
         tile = own.table.tile if own else 0
         if surface is None or tile == 0:
             return alone
-        heads = tile * self.model.heads / self.pool.tensor
+        heads = tile * span.attention.heads / self.pool.tensor
         seconds = lambda n, context: surface.seconds(max(context, TILE), n * heads)  # noqa: E731
-        full, window = alone
-        return (
-            full and full.over(self._line(seconds, floor, self.model.max_context)),
-            window and window.over(self._line(seconds, floor, self.model.window)),
-        )
+        return alone.over(self._line(span, seconds, floor))
 
-    def _line(self, seconds: Callable[[float, float], float], floor: float, longest: int) -> Line:
+    def _line(self, span: Span, seconds: Callable[[float, float], float], floor: float) -> Line:
         """For each number of decodes, the straight line in context that is nearest by ratio, never under the bytes'."""
-        nodes = spread(4096)
-        read = kv_bytes_per_layer(self.pool) / self.device.memory_bw
+        nodes, longest = spread(4096), span.bound or self.model.max_context
+        read = kv_bytes_per_layer(self.pool, span.attention) / self.device.memory_bw
         fixed, slopes = [], []
         for n in nodes:
             line = _fit(n, seconds, floor, longest, self._room())
@@ -375,8 +363,22 @@ class Gather:
 
     def _room(self) -> float:
         """Tokens of KV that a device can hold at all."""
-        layers = max(1, self.model.full_layers + self.model.window_layers)
-        return self.device.memory_bytes / (layers * kv_bytes_per_layer(self.pool))
+        each = sum([count * kv_bytes_per_layer(self.pool, one) for count, one in self.model.attentions()])
+        return self.device.memory_bytes / each
+
+
+def _measured(span: Span) -> bool:
+    """Whether tables have attention of its kind: heads of their own, or latents, and no entries of several tokens."""
+    return not (span.index or span.attention.same or span.entry > 1)
+
+
+def _dense(model: Model) -> dict[int, int]:
+    """Layers with a dense block, by its inner width."""
+    found: dict[int, int] = {}
+    for layer in model.kinds:
+        if layer.moe is None and layer.ffn:
+            found[layer.ffn] = found.get(layer.ffn, 0) + layer.count
+    return found
 
 
 def _fit(

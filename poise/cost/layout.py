@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
+from typing import Literal, NamedTuple
 
 from poise.core.errors import ScenarioError
+from poise.core.layer import Attention, Linear
 from poise.core.spec import BITS, Device, Pool
 from poise.core.units import ps
 from poise.cost.collective import Link
@@ -60,42 +62,94 @@ def check(pool: Pool) -> None:
         )
 
 
-def kv_copies(pool: Pool) -> float:
+def kv_copies(pool: Pool, attention: Attention | None = None) -> float:
     """How often a tensor group keeps each KV value: MLA latents on every rank, KV heads once ranks outnumber them."""
-    if pool.model.mla is not None:
+    if (attention.mla if attention else pool.model.mla) is not None:
         return float(pool.tensor)
-    return max(1.0, pool.tensor / pool.model.kv_heads)
+    return max(1.0, pool.tensor / (attention.kv_heads if attention else pool.model.kv_heads))
 
 
-def kv_bytes_per_layer(pool: Pool) -> float:
-    """Bytes that one token leaves in one attending layer on one device of its tensor group."""
-    return pool.model.kv_values_per_layer * BITS[pool.kv] / 8 * kv_copies(pool) / pool.tensor
+def kv_bytes_per_layer(pool: Pool, attention: Attention | None = None) -> float:
+    """Bytes that one token leaves in one attending layer on one device of its tensor group, index keys apart.
+
+    attention: the layer's; without it an average one.
+    """
+    values = attention.kv_values if attention else pool.model.kv_values_per_layer
+    return values * BITS[pool.kv] / 8 * kv_copies(pool, attention) / pool.tensor
 
 
 def shard(pool: Pool) -> Shard:
     """One device's part of the weights: everything is cut `tensor` ways, routed experts over all tensor × data ranks.
 
-    KV projections are copied where there are more ranks than KV heads, MLA's down projections on every rank
-    (DeepSeek-V2, arXiv 2405.04434, section 2.1.2). Experts without expert parallelism are cut inside, which leaves the
+    What mixers copy on every rank is in `products`. Experts without expert parallelism are cut inside, which leaves the
     same bytes on each device.
     """
     model, tensor = pool.model, pool.tensor
-    if model.mla is None:
-        copied = 2 * model.hidden * model.head_dim * model.kv_heads
-        attention = (model.attention_parameters - copied) / tensor + copied * kv_copies(pool) / tensor
-    else:
-        copied = model.hidden * (model.mla.q_rank + model.mla.kv_rank + model.mla.rope_dim)
-        attention = (model.attention_parameters - copied) / tensor + copied
-    linear_part = model.linear_layers / model.layers
-    moe_part = (model.layers - model.dense_layers) / model.layers
-    experts = model.moe.experts if model.moe else 0
+    mixers = sum([count * sum([each.n * each.k for each in products(pool, mixer)]) for count, mixer in model.mixers()])
+    parts = model.parts
     return Shard(
-        mixer=attention * (1 - linear_part) + model.linear_parameters * linear_part / tensor,
-        dense=model.ffn_parameters * (1 - moe_part) / tensor,
-        shared=model.shared_parameters * moe_part / tensor,
-        experts=experts * model.expert_parameters * moe_part / (tensor * pool.data),
+        mixer=mixers / model.layers,
+        dense=parts.dense / model.layers / tensor,
+        shared=parts.shared / model.layers / tensor,
+        experts=parts.routed / model.layers / (tensor * pool.data),
         head=model.vocab * model.hidden / tensor,
     )
+
+
+class Product(NamedTuple):
+    """A product with n × k weights on one device, and the part of the model that they are of."""
+
+    n: float
+    k: float
+    part: Literal["attention", "output", "index"] = "attention"
+
+
+def products(pool: Pool, mixer: Attention | Linear) -> list[Product]:
+    """The products of one mixer on one device of its tensor group.
+
+    KV projections are copied where there are more ranks than KV heads, projections to a narrow width (latents, ranks of
+    queries) and the index on every rank (DeepSeek-V2, arXiv 2405.04434, section 2.1.2; vLLM's `ReplicatedLinear`).
+    A linear layer counts as two products of equal size, one from the hidden width and one back.
+    """
+    hidden, tensor = pool.model.hidden, pool.tensor
+    if isinstance(mixer, Linear):
+        width = mixer.parameters(hidden) / (2 * hidden * tensor)
+        return [Product(width, hidden), Product(hidden, width, "output")]
+    return _attention(pool, mixer, hidden, tensor) + _index(mixer, hidden)
+
+
+def _attention(pool: Pool, mixer: Attention, hidden: int, tensor: int) -> list[Product]:
+    """The projections of an attention, its gate and its compressor."""
+    wide, mla = mixer.heads * mixer.values / tensor, mixer.mla
+    gate = [Product(wide, hidden)] if mixer.gate else []
+    if mla is not None:
+        return [
+            Product(mla.kv_rank + mla.rope_dim + mla.q_rank, hidden),
+            Product(mixer.heads * (mla.nope_dim + mla.rope_dim) / tensor, mla.q_rank or hidden),
+            Product(mixer.heads * (mla.nope_dim + mla.value_dim) / tensor, mla.kv_rank),
+            *gate,
+            Product(hidden, wide, "output"),
+        ]
+    queries = mixer.heads * mixer.head_dim / tensor
+    kept = mixer.kv_parameters(hidden) / hidden * kv_copies(pool, mixer) / tensor
+    first = [Product(mixer.q_rank + kept, hidden), Product(queries, mixer.q_rank)] if mixer.q_rank else []
+    first = first or [Product(queries + kept, hidden)]
+    more = mixer.compressor_parameters(hidden)
+    compressor = [Product(more / hidden, hidden)] if more else []
+    if mixer.o_rank:
+        inner = mixer.o_groups * mixer.o_rank / tensor
+        return [*first, *compressor, Product(wide, mixer.o_rank), *gate, Product(hidden, inner, "output")]
+    return [*first, *compressor, *gate, Product(hidden, wide, "output")]
+
+
+def _index(mixer: Attention, hidden: int) -> list[Product]:
+    """The projections of an index: queries of its heads, and the key with the heads' weights."""
+    index = mixer.index
+    if index is None or not index.own:
+        return []
+    queries = index.heads * index.dim
+    rest = index.parameters(hidden) - (index.q_rank or hidden) * queries
+    return [Product(queries, index.q_rank or hidden, "index"), Product(rest / hidden, hidden, "index")]
 
 
 def link_of(
@@ -131,6 +185,6 @@ def swap(pool: Pool, kv_bytes: int, runs: int) -> int:
     if device.host_bw <= 0:
         raise ScenarioError(f"device.{device.name} states no host_bw, so KV cannot be swapped; give it bytes/s one way")
     model = pool.model
-    layers = ceil((model.layers - model.linear_layers) / pool.pipeline)
+    layers = ceil(model.attending / pool.pipeline)
     copies = runs * layers * (1 if model.mla else 2)
     return ps(kv_bytes / (device.host_bw * pool.devices) + copies * pool.engine.swap_launch_s)

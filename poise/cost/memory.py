@@ -52,14 +52,27 @@ def footprint(pool: Pool) -> Footprint:
     layer = (part.every_token + part.experts * uneven) * BITS[pool.weights] / 8
     heads = 1 if pool.pipeline > 1 or model.tied else 2
     plain = heads * part.head + (model.extra_parameters + (2 * model.layers + 1) * model.hidden) / pool.pipeline
-    kept = kv_bytes_per_layer(pool) * engine.block_tokens * stage / model.layers
+    part_of = engine.block_tokens * stage / model.layers
     return Footprint(
         weights=ceil(stage * layer + plain * PLAIN_BYTES) + slot_bytes(pool),
         workspace=ceil(engine.token_budget * _activation(pool) + engine.max_sequences * _logits(pool)) + CONTEXT_BYTES,
-        block=kept * model.full_layers,
-        window_block=kept * model.window_layers,
+        block=_growing(pool) * part_of,
+        window_block=_windowed(pool) * part_of,
         state=model.state_bytes * stage / model.layers / pool.tensor,
     )
+
+
+def _growing(pool: Pool) -> float:
+    """Bytes that a token adds for good on one device: whole, or a part of a compressed entry, with index keys."""
+    growing = [(count, each) for count, each in pool.model.attentions() if each.ratio or not each.window]
+    return sum(
+        [n * (kv_bytes_per_layer(pool, each) + each.index_bytes) / max(1, each.ratio) for n, each in growing], 0.0
+    )
+
+
+def _windowed(pool: Pool) -> float:
+    """Bytes of a token within a window on one device."""
+    return sum([n * kv_bytes_per_layer(pool, each) for n, each in pool.model.attentions() if each.window], 0.0)
 
 
 def kv_blocks(pool: Pool, request_tokens: int = 0) -> int:

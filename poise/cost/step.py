@@ -15,6 +15,7 @@ from poise.core.units import NEVER
 from poise.cost.coefficients import derive
 from poise.cost.efficiency import Efficiencies
 from poise.cost.layout import check, kv_copies, swap
+from poise.cost.spans import reach
 
 FULL = (1.0, 1.0)
 """The clocks of devices without a power cap."""
@@ -91,12 +92,14 @@ class Steps:
         "_beside",
         "_calm",
         "_clocks",
+        "_kept",
         "_lanes",
         "_layers",
         "_part_chunk",
         "_part_decode",
         "_pieces",
         "_stages",
+        "_state",
         "pool",
         "window",
     )
@@ -104,8 +107,14 @@ class Steps:
     def __init__(self, pool: Pool) -> None:
         check(pool)
         self.pool = pool
-        self.window = pool.model.window if pool.model.window_layers else 0
+        self.window = reach(pool.model)
         self._layers = pool.model.layers
+        bits, keys = BITS[pool.kv] / 8, pool.tensor
+        self._kept = [
+            (each, count * each.kv_values * bits * kv_copies(pool, each), count * keys if each.index else 0)
+            for count, each in pool.model.attentions()
+        ]
+        self._state = pool.model.state_bytes
         self._part_chunk = 1 / pool.data
         self._stages = pool.pipeline if pool.data == 1 else 1
         self._part_decode = 1 / (pool.data * pool.pipeline)
@@ -142,9 +151,12 @@ class Steps:
         """Bytes that `tokens` tokens of one request keep on all devices of its replica, copies and states included."""
         if tokens <= 0:
             return 0
-        state = self.pool.model.state_bytes
-        rows = self.pool.model.kv_bytes(tokens, BITS[self.pool.kv]) - state
-        return ceil(rows * kv_copies(self.pool)) + state
+        total = 0.0
+        for each, entry, key in self._kept:
+            total += each.kept(tokens) * entry
+            if key:
+                total += each.chosen(tokens) * key
+        return ceil(total) + self._state
 
     def swap(self, kv_bytes: int, runs: int = 0) -> int:
         """Picoseconds to move `kv_bytes` over all devices' PCIe links at once; ScenarioError where none is stated."""

@@ -14,8 +14,9 @@ from poise.core.units import SECOND
 from poise.cost.coefficients import Builder, Coefficients
 from poise.cost.efficiency import Efficiencies
 from poise.cost.estimator_wrapper import EstimatorWrapper
-from poise.cost.layout import check, kv_bytes_per_layer
+from poise.cost.layout import check
 from poise.cost.lines import Line
+from poise.cost.spans import decode_s, reach
 
 
 class Work(NamedTuple):
@@ -73,7 +74,7 @@ class Works:
         check(pool)
         self.pool, self.use = pool, use or Efficiencies()
         self.part = 1 / (pool.data * pool.pipeline)
-        self.window = pool.model.window if pool.model.window_layers else 0
+        self.window = reach(pool.model)
         self._lanes: dict[float, tuple[Builder, Coefficients]] = {}
         self._slopes: dict[float, Slopes] = {}
 
@@ -136,21 +137,16 @@ class Works:
     def _sloped(self, share: float) -> Slopes:
         """The slopes of a lane, made once."""
         builder, _ = self.lane(share)
-        use, model = self.use, self.pool.model
-        heads = model.heads / self.pool.tensor
-        if model.mla is not None:
-            flops = 2 * heads * (2 * model.mla.kv_rank + model.mla.rope_dim) / use.mla_decode_flops
-            reached = use.mla_decode
-        else:
-            flops = 4 * heads * model.head_dim / use.attention_prefill
-            reached = use.attention_decode_bf16 if self.pool.kv == "bf16" else use.attention_decode_fp8
-        read = kv_bytes_per_layer(self.pool) / (builder.bandwidth * reached)
+        each = [
+            (span.count, decode_s(self.pool, self.use, builder.lane, span)) for span in builder.spans if not span.bound
+        ]
+        flops, read = (sum([count * seconds[at] for count, seconds in each]) for at in (0, 1))
         lines = builder.exchange(), builder.hop()
         found = self._slopes[share] = Slopes(
             builder.elementwise() * SECOND,
             sum(line.fixed_s for line in lines) * SECOND,
             sum(line.per_byte_s for line in lines) * SECOND,
-            flops / builder.bf16 * model.full_layers * SECOND,
-            read * model.full_layers * SECOND,
+            flops * SECOND,
+            read * SECOND,
         )
         return found

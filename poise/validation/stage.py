@@ -12,6 +12,7 @@ from pathlib import Path
 
 from poise.core.errors import PoiseError, TraceError, UserError
 from poise.core.estimate import Chunk, StepShape
+from poise.core.layer import resized
 from poise.core.spec import Pool
 from poise.core.units import SECOND
 from poise.scenario.engine_cost import cost_for
@@ -86,7 +87,7 @@ def _layer_s(model: str, device: str, tensor: int, phase: str, tokens: int) -> f
     found, machine = named_model(model), named_device(device)[0]
     shape = StepShape(tokens) if phase == "decode" else StepShape(0, (Chunk(tokens, 0),))
     once, twice = (
-        _seconds(Pool(replace(found, layers=layers), machine, tensor=tensor), shape)
+        _seconds(Pool(replace(found, layers=layers, stack=resized(found.stack, layers)), machine, tensor=tensor), shape)
         for layers in (found.layers, 2 * found.layers)
     )
     return (twice - once) / found.layers

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poise.core.layer import Attention, Index, Layer, Linear, Mla, Moe
+from poise.core.layer import Attention, Index, Layer, Linear, Mla, Moe, resized
 from poise.core.model import Model
 
 HIDDEN = 24
@@ -73,7 +73,7 @@ def test_the_tensors_of_deepseek_v4s_attentions() -> None:
         (Attention(4, 2, 8), lambda n: n * 32),
         (Attention(4, 2, 8, value_dim=4), lambda n: n * 24),
         (Attention(4, 2, 8, same=True), lambda n: n * 16),
-        (Attention(4, 2, 8, own=False), lambda n: 0),
+        (Attention(4, 2, 8, one_projection=True), lambda n: n * 32),
         (Attention(4, 2, 8, window=10), lambda n: min(n, 10) * 32),
         (Attention(4, 2, 8, window=10, chunked=True), lambda n: min(n, 10) * 32),
         (Attention(4, 2, 8, index=Index(1, 8, 3)), lambda n: n * 32 + n * 8.25 / 2),
@@ -111,3 +111,13 @@ def test_a_model_is_the_sum_of_its_layers(order: list[int], tokens: int) -> None
     assert (whole.parts.routed, whole.parts.shared) == (routed, shared)
     assert whole.parameters - whole.active_parameters == routed * 6 // 8
     assert (whole.full_layers, whole.dense_layers, whole.attending) == (1, 3, 3)
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=5), st.integers(1, 200))
+def test_a_resized_list_keeps_its_mix(counts: list[int], layers: int) -> None:
+    stack = tuple(Layer((Attention(4, 2, 8),), at + 1, count=count) for at, count in enumerate(counts))
+    made, whole = resized(stack, layers), sum(counts)
+    assert sum(each.count for each in made) == layers
+    assert resized(stack, 3 * whole) == tuple(replace(each, count=3 * each.count) for each in stack)
+    for each in made:
+        assert abs(each.count - counts[each.ffn - 1] * layers / whole) < 1

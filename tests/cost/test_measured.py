@@ -292,8 +292,9 @@ def test_a_decode_fills_a_tile_in_one_kernel_with_a_chunk(name: str, apart: bool
         assert all(long >= short for long, short in zip(beside, alone, strict=True))
         assert (beside == alone) == apart
         if not apart:
-            assert costs._surface is not None
-            tiles = costs._surface.seconds(context, 64 * 32 * decodes) - costs._floor
+            (each,) = costs._attended
+            assert each.surface is not None
+            tiles = each.surface.seconds(context, 64 * 32 * decodes) - each.floor
             least = alone[0] + alone[1] * decodes * context
             assert beside[0] + beside[1] * decodes * context == pytest.approx(max(32e12 * tiles, least), rel=0.35)
 

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator, Piece, StepShape
+from poise.core.layer import resized
 from poise.core.model import Model
 from poise.core.spec import Pool
 from poise.cost.estimator_wrapper import EstimatorWrapper
@@ -144,6 +145,7 @@ def _cut(model: Model, layers: int) -> Model:
         linear_layers=int(model.linear_layers * part),
         moe=moe,
         extra_parameters=ceil(model.extra_parameters * part),
+        stack=resized(model.stack, layers),
     )
 
 

@@ -133,8 +133,13 @@ def job_of(ask: TrainPlanQuestion) -> Job:
     for name, given in (("--nic", ask.nic_gbit_s), ("--between", ask.between_gbit_s)):
         if not 0 <= given <= MOST_NIC_GBIT_S:
             raise UserError(f"{name} {given:g} is out of range; give Gbit/s per device, 0 to {MOST_NIC_GBIT_S:,}")
+    found = model(ask.model)
+    if found.stack:
+        raise UserError(
+            f"model {found.name} is a list of unlike layers, whose training is not priced; give one of one shape"
+        )
     return Job(
-        model(ask.model), device(ask.devices), ask.gpus, ask.sequence, ask.batch,
+        found, device(ask.devices), ask.gpus, ask.sequence, ask.batch,
         precision=ask.precision,  # type: ignore[arg-type]
         nic_bw=ask.nic_gbit_s * GBIT,
     )  # fmt: skip
