@@ -102,6 +102,6 @@ def left_out_error(method: Method, depth: int) -> float:
     errors = []
     for each in measured():
         if each.method == method:
-            said = acceptance("", method, depth, without=each.model).tokens
-            errors.append(abs(said / at_depth(each.tokens, depth) - 1))
+            others = acceptance("", method, depth, without=each.model).tokens
+            errors.append(abs(others / at_depth(each.tokens, depth) - 1))
     return fmean(errors)

@@ -34,8 +34,8 @@ DEFAULT_RANK: Final = 16
 
 KERNEL_S: Final = 10e-6
 """A shrink or expand kernel over few tokens: vLLM's expand takes 10 µs, 14 before (vllm-project/vllm pull request
-32425, 2026-01). Eight in each of 32 layers are 2.6 ms of a step of Llama-2-7B; a server of vLLM 0.6 on eight A100 took 23 s for
-3,000 tokens with adapters enabled and 15 s without, 2.7 ms a token (issue 10898)."""
+32425, 2026-01). Eight in each of 32 layers are 2.6 ms of a step of Llama-2-7B; a server of vLLM 0.6 on eight A100 took
+23 s for 3,000 tokens with adapters enabled and 15 s without, 2.7 ms a token (issue 10898)."""
 
 Cut = Literal["columns", "heads", "rows", "copied"]
 

@@ -209,8 +209,8 @@ def _pool(loaded: Loaded, pool: PoolSection, path: Path) -> Pool:
         "tenants": tuple(pool.tenants),
         "link_bw": (pool.link_gb_s or 0.0) * 1e9,
     })  # fmt: skip
-    asked = made.precision.kv if pool.kv is None else None
-    return on_ranks(replace(made, kv=asked) if asked else made)
+    stated = made.precision.kv if pool.kv is None else None
+    return on_ranks(replace(made, kv=stated) if stated else made)
 
 
 def _formats(given: Format | PartsSection) -> tuple[Format, Precision | None]:

@@ -24,7 +24,7 @@ _UNUSED: Final = ("eagle_topk", "draft_tensor_parallel_size", "prompt_lookup_max
 
 
 def flags(given: Any) -> Any:
-    """A section by vLLM's names, whichever of the two spellings it has; anything that is no mapping as it is."""
+    """The mapping `given` by vLLM's names, whichever of the two spellings it has; other values unchanged."""
     if not isinstance(given, dict):
         return given
     found: dict[Any, Any] = {}

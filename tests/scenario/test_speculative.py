@@ -93,10 +93,10 @@ def test_a_resolved_scenario_drafts_as_the_first_did(tmp_path: Path) -> None:
 def test_steps_bring_what_was_measured_of_the_family(tmp_path: Path) -> None:
     problem = built(tmp_path, "{engine: vllm, speculative: {method: eagle3, num_speculative_tokens: 3}}")
     estimator = problem.cost.build(problem.cluster.pools[0])
-    said = acceptance("meta-llama/Llama-3.1-70B", "eagle3", 3).tokens
-    assert estimator.describe()["tokens_a_step"] == said
+    tokens = acceptance("meta-llama/Llama-3.1-70B", "eagle3", 3).tokens
+    assert estimator.describe()["tokens_a_step"] == tokens
     plain = EngineCost("vllm").build(problem.cluster.pools[0])
-    assert plain.step(StepShape(1)).base / said < estimator.step(StepShape(1)).base < plain.step(StepShape(1)).base
+    assert plain.step(StepShape(1)).base / tokens < estimator.step(StepShape(1)).base < plain.step(StepShape(1)).base
 
 
 def test_a_draft_model_costs_its_own_steps() -> None:
