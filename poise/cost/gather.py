@@ -184,7 +184,6 @@ class Gather:
         self.curves[f"mla_prefill_module {form}"] = whole
         attention = self.curve("mla_prefill", self.cache, 512.0, heads)
         inner = heads * DEEPSEEK_V3[0].value_dim
-        inner = heads * DEEPSEEK_V3[0].value_dim
         outputs = [self._product(model.hidden, inner, each) for each in dict.fromkeys((form, other))]
 
         def around(tokens: float) -> float:
