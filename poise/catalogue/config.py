@@ -53,6 +53,10 @@ class Config:
         """The same keys over the model class's `defaults`."""
         return Config(self._keys, self.where, defaults)
 
+    def adding(self, name: str, value: object) -> Config:
+        """The same keys and one more."""
+        return Config({**self._keys, name: value}, self.where, self._defaults)
+
     def renamed(self, names: Mapping[str, str], ffn_widths: int = 0) -> Config:
         """The same keys, and under standard names what the model class calls otherwise (`Family.names`).
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from poise.catalogue.config import Config
+from poise.catalogue.encoders import encoders_of
 from poise.catalogue.families import FAMILIES, Family
+from poise.catalogue.quantised import checkpoints_of
 from poise.catalogue.stacks import STACKS, stacked
 from poise.core.model import Linear, Mla, Model, Moe
 
@@ -29,7 +32,10 @@ def read_config(path: str | Path) -> Model:
     file = Path(path)
     if file.is_dir():
         file = file / "config.json"
-    return from_config(Config.load(file), file.resolve().parent.name, str(path))
+    config, beside = Config.load(file), file.with_name("hf_quant_config.json")
+    if config.text().get("quantization_config") is None and beside.is_file():  # where ModelOpt writes it
+        config = config.adding("quantization_config", Config.load(beside).get("quantization"))
+    return from_config(config, file.resolve().parent.name, str(path))
 
 
 def from_keys(keys: Mapping[str, object], name: str, source: str) -> Model:
@@ -39,17 +45,29 @@ def from_keys(keys: Mapping[str, object], name: str, source: str) -> Model:
 
 def from_config(config: Config, name: str, source: str) -> Model:
     """The model that `config` describes."""
-    config = config.text()
+    whole, config = config, config.text()
     kind = config.string("model_type")
     if kind in STACKS:
-        return replace(stacked(config, kind, name, source), fp8_block=_fp8_block(config))
+        model = replace(stacked(config, kind, name, source), fp8_block=_fp8_block(config))
+        return _with_more(model, config, whole, name)
     family = FAMILIES.get(kind)
     if family is None:
         known = ", ".join(sorted({**FAMILIES, **STACKS}))
         raise config.fault("model_type", f"known are {known}", "describe others with poise.core.model.Model")
     config = config.renamed(family.names, family.ffn_widths).with_defaults(family.defaults)
     model = _shape(config, family, name, source)
-    return replace(model, extra_parameters=sum(extra(config, model) for extra in family.extras))
+    model = replace(model, extra_parameters=sum(extra(config, model) for extra in family.extras))
+    return _with_more(model, config, whole, name)
+
+
+def _with_more(model: Model, config: Config, whole: Config, name: str) -> Model:
+    """The model with its encoders and with what published checkpoints quantise; whole: the file beyond its text."""
+    vision, audio = encoders_of(whole, name, model.hidden)
+    model = replace(model, vision=vision, audio=audio)
+    try:
+        return replace(model, checkpoints=checkpoints_of(config.get("quantization_config"), model, name))
+    except (AttributeError, TypeError, ValueError, re.error) as error:
+        raise config.fault("quantization_config", f"it cannot be read ({error})") from None
 
 
 def _shape(config: Config, family: Family, name: str, source: str) -> Model:

@@ -115,6 +115,10 @@ class AdapterCost(Protocol):
         """What a step takes longer while a request with this adapter runs."""
         ...
 
+    def launch(self) -> int:
+        """What a step takes longer besides while any request with an adapter runs, however many there are."""
+        ...
+
 
 def after_loss(estimator: Estimator, lost: int) -> float | None:
     """The factor on step times while this many devices of a replica are lost; None: the replica is lost with them.

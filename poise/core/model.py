@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import NamedTuple
 
+from poise.core.encoder import Audio, Vision
 from poise.core.layer import Attention, Index, Layer, Linear, Mla, Moe
+from poise.core.precision import Format, Part, Precision
 
 __all__ = ["Attention", "Index", "Layer", "Linear", "Mla", "Model", "Moe", "Parts"]
 
@@ -37,8 +39,9 @@ class Model:
     to everything. `ffn` is the inner width of a dense feed-forward block (`gated` blocks have three matrices, others
     two); `tied` embeddings share one matrix. `extra_parameters` counts what the shape does not show (biases, further
     norms, learned positions, output gates). `fp8_block` is the side of a block of weights with one scale, where the
-    model is published in FP8 by blocks, which engines serve by kernels of their own (0 elsewhere). Vision and audio
-    towers are not part of it.
+    model is published in FP8 by blocks, which engines serve by kernels of their own (0 elsewhere). `checkpoints` are
+    the parts that published checkpoints narrow, by format. `vision` and `audio` are its encoders, whose weights are no
+    part of the counts here.
 
     A model whose layers these figures cannot tell apart states them as `stack`; the figures are then those of its most
     frequent kinds. `kinds` is the list of layers in either case, of which all counts and costs are sums.
@@ -63,6 +66,9 @@ class Model:
     linear: Linear | None = None
     extra_parameters: int = 0
     fp8_block: int = 0
+    checkpoints: tuple[tuple[Format, Precision], ...] = ()
+    vision: Vision | None = None
+    audio: Audio | None = None
     source: str = ""
     stack: tuple[Layer, ...] = ()
     kinds: tuple[Layer, ...] = field(init=False, repr=False, compare=False)
@@ -157,6 +163,23 @@ class Model:
         embedding, norms = self.vocab * self.hidden, (2 * self.layers + 1) * self.hidden
         head = 0 if self.tied else embedding
         return Parts(mixers, dense, shared, routed, embedding, head, norms + self.extra_parameters)
+
+    @property
+    def output_parameters(self) -> int:
+        """Weights of one attention's projection out of the heads, in the mean where kinds differ."""
+        whole = sum([count * each.output_parameters(self.hidden) for count, each in self.attentions()])
+        return whole // self.attending if self.attending else 0
+
+    @property
+    def part_parameters(self) -> dict[Part, int]:
+        """Weights of each part that may have a format of its own; a tied matrix is counted as the head."""
+        parts = self.parts
+        output = sum([count * each.output_parameters(self.hidden) for count, each in self.attentions()])
+        vocabulary = parts.embedding
+        return {
+            "attention": parts.attention - output, "output": output, "dense": parts.dense, "shared": parts.shared,
+            "experts": parts.routed, "head": vocabulary, "embedding": 0 if self.tied else vocabulary,
+        }  # fmt: skip
 
     @property
     def matrix_parameters(self) -> int:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Literal, NamedTuple
 
 from poise.core.model import Model
+from poise.core.precision import BITS as BITS
+from poise.core.precision import Format as Format
+from poise.core.precision import Precision, uniform
 
 Role = Literal["mixed", "prefill", "decode"]
-Format = Literal["bf16", "fp8", "int8", "int4", "fp4"]
-
-BITS: dict[str, float] = {"bf16": 16, "fp8": 8, "int8": 8, "int4": 4.25, "fp4": 4.5}
-"""Bits per value; the 4-bit formats count their block scales (group of 128, and NVFP4's group of 16)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +125,8 @@ class Pool:
     start_s, or startup: how long a new one takes to serve.  Where a scaler decides, there are `replicas` at the start
     and `min_replicas` to `max_replicas` later (both None: always as many), and `prewarmed` slots besides.
     engine: its limits are those of a whole replica, over all data ranks (`poise.catalogue.engines.on_ranks`).
+    weights: their format in one word, which means the model's published checkpoint of that format, else all matrices of
+    the layers (`precision`).  parts: the formats part by part instead, of which `weights` is then the narrowest.
     power_cap_w: watts that each device may draw; 0 where no cap is known but the TDP.
     tenants: whose requests it serves, and no others; they go nowhere else.  (): those of tenants that no pool names.
     link_bw: bytes/s one way of each replica's link, where it is not the cluster's, as at another site; 0: as `Cluster`.
@@ -151,6 +153,22 @@ class Pool:
     power_cap_w: float = 0.0
     tenants: tuple[int, ...] = ()
     link_bw: float = 0.0
+    parts: Precision | None = None
+
+    @property
+    def precision(self) -> Precision:
+        """The formats of its weights by part."""
+        if self.parts is not None:
+            return self.parts
+        published = dict(self.model.checkpoints).get(self.weights)
+        return published or uniform(self.weights, latent=self.model.mla is not None)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of all weights once; norms and the like have 16 bits."""
+        precision, counts = self.precision, self.model.part_parameters
+        inside = sum([precision.of(part).bits * count for part, count in counts.items()])
+        return ceil((inside + 16 * (self.model.parameters - sum(counts.values()))) / 8)
 
     @property
     def power_w(self) -> float:
@@ -238,12 +256,27 @@ MOST_REPLICAS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
+class EncoderPool:
+    """Devices that encode images and audio before prompts reach the pools, one request each at a time.
+
+    price_per_hour: dollars of a device, None for the device's own.  link_bw: bytes/s at which one hands embeddings
+    over; 0 takes the device's scale-out figure.
+    """
+
+    device: Device
+    replicas: int = 1
+    price_per_hour: float | None = None
+    link_bw: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
     """Pools of replicas, numbered densely in order, and what joins them.
 
     `link_bw` (bytes/s one way per replica) and `link_latency_s` carry KV between replicas; 0 takes the device's
     scale-out figure times the devices of the replica, and a pool may have a `link_bw` of its own.  fault_rates: of
-    faults that are drawn by the run's seed, in addition to the given `faults`.
+    faults that are drawn by the run's seed, in addition to the given `faults`.  encoders: of images and audio, apart
+    from the pools; None where the replicas that compute prompts encode for themselves.
     """
 
     pools: tuple[Pool, ...]
@@ -251,6 +284,7 @@ class Cluster:
     link_latency_s: float = 10e-6
     faults: tuple[Fault, ...] = ()
     fault_rates: tuple[FaultRate, ...] = ()
+    encoders: EncoderPool | None = None
 
     @property
     def absent(self) -> set[int]:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from poise.core.spec import BITS, Device, Format, Pool
+from poise.core.precision import Part
+from poise.core.spec import Device, Format, Pool
 from poise.core.units import SECOND
 from poise.cost.collective import Line, Link, all_gather, all_reduce_forms, all_to_all, far_all_reduce, p2p
 from poise.cost.efficiency import Efficiencies
-from poise.cost.layout import Shard, link_of, shard
+from poise.cost.layout import TOKEN_PARTS, Shard, link_of, shard
 from poise.cost.spans import Span, decode_s, prompt_s, raised_flops, rates, reach, spans
 
 ACTIVATION_BYTES = 2
@@ -134,14 +135,23 @@ def bandwidth_share(share: float, serial: float) -> float:
 
 
 def arithmetic(device: Device, weights: Format, use: Efficiencies) -> tuple[float, float]:
-    """(peak FLOP/s, GEMM efficiency) for a weight format; formats without a native path are raised to BF16."""
+    """(peak FLOP/s, GEMM efficiency) for a weight format; formats without a native path are raised to BF16.
+
+    MXFP4 counts as FP4: both are native on the same devices.
+    """
     native = {
         "fp8": (device.fp8_flops, use.gemm_fp8),
         "int8": (device.int8_ops, use.gemm_int8),
         "fp4": (device.fp4_flops, use.gemm_fp4),
+        "mxfp4": (device.fp4_flops, use.gemm_fp4),
     }
     peak, efficiency = native.get(weights, (0.0, 0.0))
     return (peak, efficiency) if peak > 0 else (device.bf16_flops, use.gemm_bf16)
+
+
+def streaming(weights: Format, use: Efficiencies) -> float:
+    """The part of the bandwidth that products of few tokens reach on weights of a format."""
+    return float(getattr(use, f"stream_{'fp4' if weights == 'mxfp4' else weights}"))
 
 
 def derive(pool: Pool, use: Efficiencies, share: float) -> Coefficients:
@@ -161,17 +171,14 @@ class Builder:
         self.dense = pool.model.dense_layers / pool.model.layers
         self.bandwidth = pool.device.memory_bw * bandwidth_share(share, use.share_serial)
         self.bf16 = pool.device.bf16_flops * share
-        peak, self.gemm = arithmetic(pool.device, pool.weights, use)
-        self.peak = peak * share
+        self.precision, self.share = pool.precision, share
         self.lane = rates(pool.device, self.bandwidth, share)
         self.spans = spans(pool.model) if reading is None else reading
         self.reach = reach(pool.model)
 
     def build(self) -> Coefficients:
         """All groups, scaled to picoseconds."""
-        use = self.use
-        wide = self.part.every_token
-        stream = BITS[self.pool.weights] / 8 / (self.bandwidth * getattr(use, f"stream_{self.pool.weights}"))
+        use, experts = self.use, self.precision.experts
         moe, reduce = self.model.moe, self.all_reduces()
         exchange = self.exchange()
         hop = self.hop()
@@ -181,15 +188,15 @@ class Builder:
             "sequence": use.cpu_sequence_s,
             "fixed": self.kernels() + exchange.fixed_s + hop.fixed_s,
             "linear": self.elementwise() + self.linear_attention() + exchange.per_byte_s + hop.per_byte_s,
-            "weights": wide * stream,
-            "token": 2 * wide / (self.peak * self.gemm),
-            "expert_weights": self.part.experts * BITS[self.pool.weights] / 8 / (self.bandwidth * use.moe_stream),
-            "expert_token": self.expert_flops() / (self.peak * use.moe_gemm),
-            "head_weights": self.part.head * 2 / (self.bandwidth * use.stream_bf16),
-            "head_token": 2 * self.part.head / (self.bf16 * use.gemm_bf16),
-            "head_fixed": use.gemm_s + use.light_s + use.sample_s + gather.fixed_s,
+            "weights": sum([self.streamed(self.part.of(name), name) for name in TOKEN_PARTS]),
+            "token": sum([2 * self.part.of(name) / self.rate(name) for name in TOKEN_PARTS]),
+            "expert_weights": self.part.experts * experts.bits / 8 / (self.bandwidth * use.moe_stream),
+            "expert_token": self.expert_flops() / (self.peak(experts.format) * use.moe_gemm),
+            "head_weights": self.streamed(self.part.head, "head"),
+            "head_token": 2 * self.part.head / self.rate("head"),
+            "head_fixed": self.product_s("head") + use.light_s + use.sample_s + gather.fixed_s,
             "sample": use.sample_sequence_s + gather.per_byte_s,
-            "context": self.raised_flops() / (self.peak * self.gemm),
+            "context": self.raised_flops() / self.rate("attention"),
             "scan": use.scan_token_s * self.model.linear_layers,
             **self.reading(),
         }
@@ -201,19 +208,37 @@ class Builder:
             reduce=tuple(second * SECOND for line in reduce for second in line),
         )
 
+    def peak(self, form: Format) -> float:
+        """FLOP/s of the lane in a format."""
+        return arithmetic(self.pool.device, form, self.use)[0] * self.share
+
+    def rate(self, part: Part) -> float:
+        """FLOP/s that products of a part reach."""
+        form = self.precision.of(part).format
+        return self.peak(form) * arithmetic(self.pool.device, form, self.use)[1]
+
+    def streamed(self, weights: float, part: Part) -> float:
+        """Seconds to read so many weights of a part."""
+        store = self.precision.of(part)
+        return weights * store.bits / 8 / (self.bandwidth * streaming(store.format, self.use))
+
+    def product_s(self, part: Part) -> float:
+        """Fixed time of a product of a part."""
+        return self.use.gemm_s if self.precision.of(part).format == "bf16" else self.use.quantised_gemm_s
+
     def kernels(self) -> float:
         """Fixed times of a layer: GEMMs, attention, five light kernels (two norms, rotary, KV write, activation).
 
         An index adds two GEMMs, its scores and its choice.
         """
         use, moe = self.use, self.model.moe
-        gemm = use.gemm_s if self.pool.weights == "bf16" else use.quantised_gemm_s
-        gemms = (2.0 if self.model.mla is None else 6.0) * self.mixed
-        gemms += 2 * self.dense + (2 * self.moe if moe and moe.shared else 0.0)
+        mixing = (1.0 if self.model.mla is None else 5.0) * self.product_s("attention") + self.product_s("output")
+        gemms = mixing * self.mixed + 2 * self.dense * self.product_s("dense")
+        gemms += 2 * self.moe * self.product_s("shared") if moe and moe.shared else 0.0
         indexed = sum([span.count for span in self.spans if span.index]) / self.model.layers
-        chosen = indexed * (2 * gemm + use.attention_s + use.light_s)
+        chosen = indexed * (2 * self.product_s("attention") + use.attention_s + use.light_s)
         return (
-            gemms * gemm
+            gemms
             + self.mixed * use.attention_s
             + 2.5 * self.blocks * use.light_s
             + self.moe * use.moe_s

@@ -9,9 +9,11 @@ from math import inf
 from poise.core.errors import ScenarioError
 from poise.core.layer import Attention, Mla
 from poise.core.model import Model
+from poise.core.precision import PARTS, Part
 from poise.core.spec import Device, Pool
 from poise.cost.coefficients import ACTIVATION_BYTES, Builder, bandwidth_share
 from poise.cost.efficiency import Efficiencies
+from poise.cost.formats import WEIGHT_ONLY, framework, weights_format
 from poise.cost.grid import isotonic
 from poise.cost.layout import kv_bytes_per_layer, products
 from poise.cost.operator import TILE
@@ -33,10 +35,6 @@ MOST_OCTAVES = 18
 DEEPSEEK_V3 = (Mla(512, 64, 128, 128, 1536), 7168)
 """The latent attention and the width of the models whose attention was measured whole."""
 
-NARROW = ("fp4", "int4")
-"""Formats in which the checkpoints of such models keep experts only, and attention in 16 bits (the quantisation files
-of nvidia/DeepSeek-R1-FP4 and moonshotai/Kimi-K2.5)."""
-
 HOST = 4
 """Devices of a host in scale-up domains of more than two hosts (GB200 and GB300 NVL72)."""
 
@@ -45,26 +43,6 @@ SENT = {"sglang": ("deepepmoe graph", "deepepmoe"), "trtllm": ("wideep_compute_c
 
 NORMAL = "deepep sms 20"
 """The table of DeepEP's normal mode with as many SMs as it takes by default (`Buffer.num_sms`)."""
-
-WEIGHTS = {"bf16": "bf16", "fp8": "fp8", "int8": "int8", "int4": "int4_wo", "fp4": "nvfp4"}
-RAISED = {"fp8": "int8_wo", "int8": "int8_wo", "fp4": "mxfp4_wo"}
-"""Formats of weights by their names in tables, with and without a native path on the device."""
-
-
-FRAMEWORKS = {"vllm": "vllm", "sglang": "sglang", "tensorrt": "trtllm", "trt": "trtllm"}
-"""Engines by how their names begin, and by their names in tables."""
-
-
-def framework(engine: str) -> str:
-    """The tables' name of an engine in any spelling; itself where they have none."""
-    spelt = "".join(letter for letter in engine.lower() if letter.isalnum())
-    return next((name for start, name in FRAMEWORKS.items() if spelt.startswith(start)), engine)
-
-
-def weights_format(device: Device, weights: str) -> str:
-    """The table format of a pool's weights: those without a native path are stored so and computed in BF16."""
-    native = {"fp8": device.fp8_flops, "int8": device.int8_ops, "fp4": device.fp4_flops}.get(weights, 1.0)
-    return WEIGHTS[weights] if native else RAISED[weights]
 
 
 def lane_device(device: Device, share: float, serial: float) -> Device:
@@ -82,23 +60,27 @@ class Gather:
         self.pool, self.model, self.use, self.tables, self.device = pool, pool.model, use, tables, device
         self.curves: dict[str, Curve] = {}
         self._framework = framework(pool.engine.name)
-        self.form = weights_format(pool.device, pool.weights)
-        if self.form == "fp8" and pool.model.fp8_block:
-            self.form = "fp8_block"
+        self.forms = {part: self._form(part) for part in PARTS}
         self.cache = "bf16" if pool.kv == "bf16" else "bf16_kv8"
         self.reading = spans(self.model)
         self.measured = [span for span in self.reading if _measured(span)]
         self.roofline = Builder(pool, use, share, [span for span in self.reading if not _measured(span)])
         self._around = self._module()
         self._plain = [(often, self._product(n, k, form)) for often, n, k, form in self._products()]
-        self._head = self._product(self.model.vocab / pool.tensor, self.model.hidden, "bf16")
+        self._head = self._product(self.model.vocab / pool.tensor, self.model.hidden, self.forms["head"])
         self._routed, self._reducers = self._expert(), self._all_reducers()
         self._exchange, self._hop = self._exchanges(), self.roofline.hop()
+
+    def _form(self, part: Part) -> str:
+        """The table format of a part of the model."""
+        form = weights_format(self.pool.device, self.pool.precision.of(part).format, self._framework)
+        return "fp8_block" if form == "fp8" and self.model.fp8_block else form
 
     def tried(self, kind: str, form: str, *rest: float) -> Tried:
         """An operator by its tokens, the other coordinates fixed: engines choose a kernel for each octave of tokens."""
         octaves = [2.0**at for at in range(MOST_OCTAVES)]
-        found = self.tables.tried(kind, self.device, form, self._framework, [(m, *rest) for m in octaves])
+        kernels = self._kernels(kind, form)
+        found = self.tables.tried(kind, self.device, form, self._framework, [(m, *rest) for m in octaves], kernels)
         if not found:
             raise self._lacking(kind)
         for m, curve, before in zip(octaves, found, (None, *found), strict=False):
@@ -106,6 +88,15 @@ class Gather:
                 self.curves.setdefault(f"{kind} {form}" if before is None else f"{kind} {form} from {m:g}", curve)
         slices = {curve: curve.slice(1, *rest) for curve in found}
         return Tried([slices[curve] for curve in found])
+
+    def _kernels(self, kind: str, form: str) -> str:
+        """The format whose kernels an operator is taken to run by.
+
+        An engine without a measured product of narrow weights (Marlin: 16-bit arithmetic, narrow reading) is as
+        efficient as its own in 16 bits, on the bytes of the format; another engine's plugin says less.
+        """
+        own = any((t.kind, t.format, t.framework) == (kind, form, self._framework) for t in self.tables.tables)
+        return "bf16" if kind == "gemm" and form in WEIGHT_ONLY and not own else form
 
     def _lacking(self, kind: str) -> ScenarioError:
         return ScenarioError(f"cost.tables: no table of {kind}; fit one to profiles that have it, or take the roofline")
@@ -151,20 +142,23 @@ class Gather:
 
     def _products(self) -> list[tuple[float, float, float, str]]:
         """(how often, n, k, format) of an average layer's products without routed experts."""
-        model, tensor, form = self.model, self.pool.tensor, self.form
+        model, tensor, forms = self.model, self.pool.tensor, self.forms
         found: list[tuple[float, float, float, str]] = []
         for count, mixer in model.mixers():
             whole = self._around is not None and isinstance(mixer, Attention)  # measured with its kernel
             each = [one for one in products(self.pool, mixer) if one.part == "index" or not whole]
-            found += [(count / model.layers, one.n, one.k, form) for one in each]
+            found += [
+                (count / model.layers, one.n, one.k, forms["output" if one.part == "output" else "attention"])
+                for one in each
+            ]
         gated = 2 if model.gated else 1
         for width, count in _dense(model).items():
             found += [
-                (count / model.layers, gated * width / tensor, model.hidden, form),
-                (count / model.layers, model.hidden, width / tensor, form),
+                (count / model.layers, gated * width / tensor, model.hidden, forms["dense"]),
+                (count / model.layers, model.hidden, width / tensor, forms["dense"]),
             ]
         if model.moe is not None:
-            part, shared = self.roofline.moe, model.moe.shared * model.moe.shared_ffn / tensor
+            part, shared, form = self.roofline.moe, model.moe.shared * model.moe.shared_ffn / tensor, forms["shared"]
             found.append((part, model.moe.experts, model.hidden, "bf16"))
             if shared:
                 found += [(part, gated * shared, model.hidden, form), (part, model.hidden, shared, form)]
@@ -183,16 +177,21 @@ class Gather:
             return None
         heads, short = model.heads / pool.tensor, 128.0
         kernel = "module" if self.cache == "bf16" else "module kv8"
-        form = "bf16" if pool.weights in NARROW else self.form
+        form, other = self.forms["attention"], self.forms["output"]
         whole = self.tables.curve("mla_prefill_module", self.device, form, self._framework, kernel)
         if whole is None or (whole.table.framework, whole.table.kernel) != (self._framework, kernel):
             return None
         self.curves[f"mla_prefill_module {form}"] = whole
         attention = self.curve("mla_prefill", self.cache, 512.0, heads)
+        inner = heads * DEEPSEEK_V3[0].value_dim
+        outputs = [self._product(model.hidden, inner, each) for each in dict.fromkeys((form, other))]
 
         def around(tokens: float) -> float:
             new, batch = min(tokens, short), max(1.0, tokens / short)
-            return self._mixing * max(0.0, whole.seconds(new, batch, heads) - attention.seconds(new, batch * heads))
+            seconds = whole.seconds(new, batch, heads) - attention.seconds(new, batch * heads)
+            if len(outputs) > 1:  # the projection out of the heads has a format of its own
+                seconds += outputs[1].seconds(tokens) - outputs[0].seconds(tokens)
+            return self._mixing * max(0.0, seconds)
 
         return around
 
@@ -209,14 +208,14 @@ class Gather:
                 return [curve.slice(1, expert, here, SKEW) for curve in found if curve]
         ranks = 1.0 if self._dispatches else float(pool.expert)
         rest = (expert, here, ranks, SKEW)
-        return [self.tried("moe", self.form, *rest)]
+        return [self.tried("moe", self.forms["experts"], *rest)]
 
     def _sent(self, kernel: str) -> Curve | None:
         """The curve of a kernel of experts to which their tokens are sent, where the engine has it in this format."""
-        found = self.tables.curve("moe_ep", self.device, self.form, self._framework, kernel)
+        found = self.tables.curve("moe_ep", self.device, self.forms["experts"], self._framework, kernel)
         if found is None or (found.table.framework, found.table.kernel) != (self._framework, kernel):
             return None
-        self.curves[f"moe_ep {self.form} {kernel}"] = found
+        self.curves[f"moe_ep {self.forms['experts']} {kernel}"] = found
         return found
 
     @property

@@ -119,7 +119,7 @@ class Hybrid:
         group = _slowest(self.devices[first:last])
         pool = replace(self.pool, device=group, tensor=last - first)
         model = pool.model
-        held = (model.weight_bytes(BITS[pool.weights]) * layers / model.layers) / (last - first)
+        held = (pool.weight_bytes * layers / model.layers) / (last - first)
         kept = self.batch * self.context * model.kv_bytes_per_token(BITS[pool.kv]) * layers / model.layers
         if held + kept / (last - first) > 0.9 * group.memory_bytes:
             return inf

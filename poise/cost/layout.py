@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from poise.core.errors import ScenarioError
 from poise.core.layer import Attention, Linear
+from poise.core.precision import Part, Precision
 from poise.core.spec import BITS, Device, Pool
 from poise.core.units import ps
 from poise.cost.collective import Link
@@ -22,13 +23,14 @@ collectives copy through the host's: what PCIe 4 has."""
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One device's weights of an average layer (mixer, dense block, shared and routed experts) and of the output head.
+    """One device's weights of an average layer, by the parts of `Precision`, and of the output head.
 
-    In weights, not bytes.
+    In weights, not bytes; `stored` counts these.
     Layer kinds are spread evenly over depth: with 3 dense layers of 61, every layer has 3/61 of a dense block.
     """
 
-    mixer: float
+    attention: float
+    output: float
     dense: float
     shared: float
     experts: float
@@ -37,7 +39,20 @@ class Shard:
     @property
     def every_token(self) -> float:
         """Weights of an average layer that each token of the device passes."""
-        return self.mixer + self.dense + self.shared
+        return self.attention + self.output + self.dense + self.shared
+
+    def stored(self, precision: Precision) -> float:
+        """Bytes of `every_token` in the formats of its parts."""
+        return sum([self.of(part) * precision.of(part).bits for part in TOKEN_PARTS]) / 8
+
+    def of(self, part: Part) -> float:
+        """Weights of a part."""
+        found: float = getattr(self, part)
+        return found
+
+
+TOKEN_PARTS: Final[tuple[Part, ...]] = ("attention", "output", "dense", "shared")
+"""The parts of a layer that each token passes."""
 
 
 def check(pool: Pool) -> None:
@@ -85,10 +100,16 @@ def shard(pool: Pool) -> Shard:
     same bytes on each device.
     """
     model, tensor = pool.model, pool.tensor
-    mixers = sum([count * sum([each.n * each.k for each in products(pool, mixer)]) for count, mixer in model.mixers()])
+    mixers = output = 0.0
+    for count, mixer in model.mixers():
+        found = products(pool, mixer)
+        mixers += count * sum([each.n * each.k for each in found])
+        if isinstance(mixer, Attention):
+            output += count * sum([each.n * each.k for each in found if each.part == "output"])
     parts = model.parts
     return Shard(
-        mixer=mixers / model.layers,
+        attention=(mixers - output) / model.layers,
+        output=output / model.layers,
         dense=parts.dense / model.layers / tensor,
         shared=parts.shared / model.layers / tensor,
         experts=parts.routed / model.layers / (tensor * pool.data),

@@ -49,12 +49,14 @@ def footprint(pool: Pool) -> Footprint:
     uneven = 1.0
     if model.moe is not None:
         uneven = ceil(model.moe.experts / pool.expert) * pool.expert / model.moe.experts
-    layer = (part.every_token + part.experts * uneven) * BITS[pool.weights] / 8
-    heads = 1 if pool.pipeline > 1 or model.tied else 2
-    plain = heads * part.head + (model.extra_parameters + (2 * model.layers + 1) * model.hidden) / pool.pipeline
+    store = pool.precision
+    layer = part.stored(store) + part.experts * uneven * store.experts.bits / 8
+    ends = sorted([store.head.bits, 0 if model.tied else store.embedding.bits])
+    vocabulary = part.head * (ends[1] if pool.pipeline > 1 else sum(ends)) / 8
+    plain = (model.extra_parameters + (2 * model.layers + 1) * model.hidden) / pool.pipeline
     part_of = engine.block_tokens * stage / model.layers
     return Footprint(
-        weights=ceil(stage * layer + plain * PLAIN_BYTES) + slot_bytes(pool),
+        weights=ceil(stage * layer + vocabulary + plain * PLAIN_BYTES) + slot_bytes(pool),
         workspace=ceil(engine.token_budget * _activation(pool) + engine.max_sequences * _logits(pool)) + CONTEXT_BYTES,
         block=_growing(pool) * part_of,
         window_block=_windowed(pool) * part_of,
@@ -144,7 +146,8 @@ def _shortage(pool: Pool, request_tokens: int) -> str:
     cures = []
     for weights in dict.fromkeys((pool.weights, "fp8")):
         if BITS[weights] <= BITS[pool.weights]:
-            cures += _cure(replace(pool, weights=weights), pool, request_tokens)
+            other = pool if weights == pool.weights else replace(pool, weights=weights, parts=None)
+            cures += _cure(other, pool, request_tokens)
     cures.append(f"a device of {_gb(wanted / pool.engine.memory_fraction, up=True)} GB")
     return (
         f"pool.model {pool.model.name} ({pool.weights}, tensor {pool.tensor}, pipeline {pool.pipeline}) does not fit "

@@ -113,7 +113,7 @@ class Offline:
 
     def change_s(self, pool: Pool) -> float:
         """Seconds to load a layout's weights: each device its part over its own PCIe link."""
-        return pool.model.weight_bytes(BITS[pool.weights]) / pool.devices / pool.device.host_bw
+        return pool.weight_bytes / pool.devices / pool.device.host_bw
 
     def changes(self, requests: int, pool: Pool) -> int:
         """Changes of layout over `requests` requests: two for each fill of the host."""

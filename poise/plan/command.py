@@ -54,6 +54,7 @@ def ask(options: PlanOptions) -> PlanQuestion:
     from poise.plan.start import read_start
     from poise.plan.traffic import Source
     from poise.scenario.engine_cost import EngineCost
+    from poise.scenario.speculative import read_speculative
 
     slo, attainment = read_slo(options.slo)
     if options.minimize not in AIMS:
@@ -62,6 +63,7 @@ def ask(options: PlanOptions) -> PlanQuestion:
         raise UserError(f"--engine {options.engine}: is not known; give {', '.join(ENGINES)}")
     devices = tuple(dict.fromkeys(device(name) for name in _names(options.devices, "--devices", "H100,L40S")))
     prices, basis = _prices(options, devices)
+    drafts = read_speculative(options.speculative) if options.speculative else None
     return PlanQuestion(
         source=Source(
             options.recorded, options.rate, _length(options.prompt_tokens, "--prompt-tokens"),
@@ -75,7 +77,7 @@ def ask(options: PlanOptions) -> PlanQuestion:
         formats=_formats(options.formats, "--formats"),
         kv=_formats(options.kv, "--kv"),
         engine=engine_defaults(options.engine).engine(),
-        cost=EngineCost(options.engine),
+        cost=EngineCost(options.engine, speculative=drafts),
         split=not options.no_split,
         mix=not options.no_mix,
         widest=options.widest,

@@ -47,6 +47,9 @@ class PlanOptions:
     formats: Annotated[str, typer.Option(metavar="A,B,…", help="Weight formats to try.")] = "bf16,fp8"
     kv: Annotated[str, typer.Option(metavar="A,B,…", help="KV cache formats to try.")] = "bf16"
     engine: Annotated[str, typer.Option(metavar="NAME", help="Engine: vllm, sglang or tensorrt-llm.")] = "vllm"
+    speculative: Annotated[
+        str | None, typer.Option(metavar="METHOD:N", help="Tokens drafted in each pass, as in mtp:3 or eagle3:4.")
+    ] = None
     widest: Annotated[int, typer.Option(metavar="N", min=1, max=4096, help="Most devices per replica.")] = 16
     no_split: Annotated[bool, typer.Option("--no-split", help="Do not split prefill and decode.")] = False
     no_mix: Annotated[bool, typer.Option("--no-mix", help="Use one kind of replica per role.")] = False

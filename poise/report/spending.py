@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from poise.core.power import POWER, cap_of
 from poise.core.records.records import NOT_YET, ReplicaStats, Run
-from poise.core.spec import Cluster, Pool
+from poise.core.spec import Cluster, EncoderPool, Pool
 from poise.core.units import SECOND, seconds
 from poise.report.rates import Window
 
@@ -40,7 +40,7 @@ def busy_time(replicas: Sequence[ReplicaStats], window: Window) -> float | None:
     return busy / up if up else None
 
 
-def price(pool: Pool) -> float | None:
+def price(pool: Pool | EncoderPool) -> float | None:
     """Dollars per device-hour: the pool's own price, else its device's; None where neither is known."""
     if pool.price_per_hour is not None:
         return pool.price_per_hour
@@ -49,7 +49,8 @@ def price(pool: Pool) -> float | None:
 
 def _priceless(cluster: Cluster) -> str:
     """Why this cluster has no price; empty where it has one."""
-    for pool in cluster.pools:
+    apart: list[Pool | EncoderPool] = [] if cluster.encoders is None else [cluster.encoders]
+    for pool in [*cluster.pools, *apart]:
         if price(pool) is None:
             return f"no price is known for {pool.device.name}; give the pool a price_per_hour"
     bases = {pool.device.price_basis for pool in cluster.pools if pool.price_per_hour is None}
@@ -69,6 +70,9 @@ def dollars(run: Run, cluster: Cluster, since: int = 0, until: int | None = None
     for stats, pool in zip(run.replicas, pools_by_replica(cluster), strict=True):
         hours = seconds(uptime(stats, until, since)) / _HOUR_S
         total += hours * pool.devices * (price(pool) or 0.0)
+    if cluster.encoders is not None:
+        hours = seconds(until - since) / _HOUR_S
+        total += hours * cluster.encoders.replicas * (price(cluster.encoders) or 0.0)
     return total, ""
 
 
@@ -91,6 +95,8 @@ def joules(run: Run, cluster: Cluster, window: Window) -> tuple[float | None, st
     See `load` for what a device draws, over the whole time that its replica was up. Hosts, switches and cooling are
     not in it.
     """
+    if cluster.encoders is not None:
+        return None, "what encoders apart from the pools draw is not known"
     total = 0.0
     for stats, pool in zip(run.replicas, pools_by_replica(cluster), strict=True):
         if not pool.device.tdp_w:

@@ -11,15 +11,17 @@ from poise.catalogue import model as find_model
 from poise.catalogue.engines import engine_defaults, on_ranks
 from poise.core.errors import UserError
 from poise.core.model import Model
-from poise.core.spec import Cluster, Device, Engine, Fault, FaultRate, Lane, Pool, Startup
+from poise.core.precision import BITS, PARTS, Format, Precision, Store
+from poise.core.spec import Cluster, Device, EncoderPool, Engine, Fault, FaultRate, Lane, Pool, Startup
 from poise.cost import Fitted, Measured, Roofline, kv_blocks
+from poise.cost.drafted import Drafting
 from poise.cost.fitted import load_fitted
 from poise.cost.memory import footprint
 from poise.cost.tables import load_tables
 from poise.cost.term import Termed, held
 from poise.scenario import terms
 from poise.scenario.checks import engine_of
-from poise.scenario.engine_cost import EngineCost
+from poise.scenario.engine_cost import EngineCost, Speculative
 from poise.scenario.explain import unknown
 from poise.scenario.load import Loaded
 from poise.scenario.place import Path
@@ -31,6 +33,7 @@ from poise.scenario.schema import (
     EngineSection,
     FittedSection,
     MeasuredSection,
+    PartsSection,
     PoolSection,
     StartupSection,
     TermsSection,
@@ -94,8 +97,29 @@ def bare_cost(loaded: Loaded, given: BareCost, path: Path) -> Roofline | Measure
         if not engine_defaults(given.engine).known:
             text = f"{given.engine!r} is not a known engine; give vllm, sglang or tensorrt-llm"
             raise places.error((*path, "engine"), text)
-        return EngineCost(given.engine, given.version, given.drafts, given.acceptance)
+        return EngineCost(given.engine, given.version, _speculative(loaded, given, path))
     return Roofline(**_efficiencies(loaded, given, path))
+
+
+def _speculative(loaded: Loaded, given: EngineCostSection, path: Path) -> Speculative | None:
+    """What drafts, by the section or by the number of drafts alone."""
+    section = given.speculative
+    if section is None:
+        return Speculative(given.drafts, acceptance=given.acceptance) if given.drafts else None
+    at = (*path, "speculative")
+    if given.drafts:
+        raise loaded.places.error(at, "stands beside drafts, which says the same; remove one of them")
+    if section.method == "draft_model" and section.model is None:
+        raise loaded.places.error(at, "lacks model, which proposes where the method is draft_model; give its name")
+    try:
+        name = section.model or ""
+        draft = find_model(name) if section.method == "draft_model" else None
+        drafts, verified = section.num_speculative_tokens, section.verified_tokens
+        Drafting(drafts, 1.0, verified)
+        chance = given.acceptance if section.acceptance is None else section.acceptance
+        return Speculative(drafts, section.method, chance, draft, verified, name)
+    except UserError as error:
+        raise loaded.places.error(at, str(error)) from None
 
 
 def _measured(loaded: Loaded, given: MeasuredSection, path: Path) -> Measured:
@@ -141,6 +165,7 @@ def build_cluster(loaded: Loaded, cost: Recipe) -> Cluster:
             pools[-1] = replace(pools[-1], startup=_startup(loaded, each.startup, pools[-1], path))
     return Cluster(
         tuple(pools),
+        encoders=_encoders(loaded),
         link_bw=(section.link_gb_s or 0.0) * 1e9,
         link_latency_s=section.link_latency_s,
         faults=tuple(Fault(**each.model_dump()) for each in section.faults),
@@ -148,6 +173,18 @@ def build_cluster(loaded: Loaded, cost: Recipe) -> Cluster:
             FaultRate(**{**each.model_dump(), "replicas": tuple(each.replicas)}) for each in section.fault_rates
         ),
     )
+
+
+def _encoders(loaded: Loaded) -> EncoderPool | None:
+    """The encoders apart from the pools."""
+    section = loaded.scenario.cluster.encoders
+    if section is None:
+        return None
+    try:
+        found = find_device(section.device)
+    except UserError as error:
+        raise loaded.places.error(("cluster", "encoders", "device"), str(error)) from None
+    return EncoderPool(found, section.replicas, section.price, (section.link_gb_s or 0.0) * 1e9)
 
 
 def _located(loaded: Loaded, path: Path, text: str) -> UserError:
@@ -158,9 +195,13 @@ def _located(loaded: Loaded, path: Path, text: str) -> UserError:
 
 def _pool(loaded: Loaded, pool: PoolSection, path: Path) -> Pool:
     model = _model(loaded, pool, path)
+    weights, parts = _formats(pool.weights)
     made = Pool(**_alike(pool, Pool) | {
         "model": model if pool.max_context is None else replace(model, max_context=pool.max_context),
         "device": _device(loaded, pool, path),
+        "weights": weights,
+        "parts": parts,
+        "kv": pool.kv or "bf16",
         "price_per_hour": pool.price,
         "engine": _engine(engine_of(loaded.scenario, pool)),
         "startup": None,  # once its weights are known
@@ -168,7 +209,17 @@ def _pool(loaded: Loaded, pool: PoolSection, path: Path) -> Pool:
         "tenants": tuple(pool.tenants),
         "link_bw": (pool.link_gb_s or 0.0) * 1e9,
     })  # fmt: skip
-    return on_ranks(made)
+    stated = made.precision.kv if pool.kv is None else None
+    return on_ranks(replace(made, kv=stated) if stated else made)
+
+
+def _formats(given: Format | PartsSection) -> tuple[Format, Precision | None]:
+    """A pool's format in one word, and by part where it is given so: then the word is the narrowest."""
+    if isinstance(given, str):
+        return given, None
+    forms = {part: getattr(given, part) or given.attention for part in PARTS}
+    stores = {part: Store(form, BITS[form]) for part, form in forms.items()}
+    return min(stores.values(), key=lambda store: store.bits).format, Precision.by_part(stores)
 
 
 def _alike(section: Section, spec: type) -> dict[str, Any]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from poise.catalogue.drafts import Method, acceptance
 from poise.catalogue.engines import Reached, engine_defaults
+from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator, Piece, StepShape
+from poise.core.model import Model
 from poise.core.spec import Device, Pool
 from poise.cost import Measured
 from poise.cost.captured import Captured
-from poise.cost.drafted import ACCEPTANCE, Drafted
+from poise.cost.drafted import Drafted, Drafting, accepted
 from poise.cost.estimator_wrapper import EstimatorWrapper
 
 
@@ -57,23 +60,62 @@ class Ungrouped(EstimatorWrapper):
 
 
 @dataclass(frozen=True, slots=True)
-class EngineCost:
-    """`cost_for` one engine, as the recipe that `simulate` takes; no version is the newest.
+class Speculative:
+    """Speculative decoding.
 
-    drafts: tokens that speculative decoding proposes in each pass.  acceptance: chance that one is kept, those before
-    it being kept.
+    drafts: tokens that are proposed in each pass.  acceptance: chance that one is kept, those before it being kept;
+    None: as many tokens a pass as were measured for the model's family and the method (`poise.catalogue.drafts`).
+    draft: the model that proposes (`draft_model`), on the same devices in the pool's tensor degree, in 16 bits.
+    verified: tokens that a pass computes for a request, where they are a tree; 0 for drafts + 1.
+    name: of the head or of the draft model, as an engine loads it; empty for the model's own head.
     """
+
+    drafts: int
+    method: Method = "mtp"
+    acceptance: float | None = None
+    draft: Model | None = None
+    verified: int = 0
+    name: str = ""
+
+    def section(self) -> dict[str, object]:
+        """The section `speculative` of a scenario."""
+        found: dict[str, object] = {"method": self.method, "num_speculative_tokens": self.drafts}
+        for name, value in (("model", self.name), ("acceptance", self.acceptance), ("verified_tokens", self.verified)):
+            if value not in ("", None, 0):
+                found[name] = value
+        return found
+
+    def around(self, inner: Estimator, pool: Pool, engine: str, version: str) -> Estimator:
+        """The estimator of a pool that drafts."""
+        if self.acceptance is None:
+            tokens = acceptance(pool.model.name, self.method, self.drafts).tokens
+        else:
+            tokens = accepted(self.drafts, self.acceptance)
+        headless = self.method in ("ngram", "draft_model")
+        launch_s = engine_defaults(engine, version).draft_s
+        how = Drafting(self.drafts, tokens, self.verified, 0.0 if headless else 1.0, launch_s)
+        return Drafted(inner, pool, how, self._draft(pool, engine, version))
+
+    def _draft(self, pool: Pool, engine: str, version: str) -> Estimator | None:
+        if self.method != "draft_model":
+            return None
+        if self.draft is None:
+            raise ScenarioError("cost.speculative: method draft_model needs the model that drafts; give model")
+        on = replace(pool, model=self.draft, weights="bf16", parts=None, expert=1, pipeline=1)
+        return cost_for(on, engine, version)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCost:
+    """`cost_for` one engine, as the recipe that `simulate` takes; no version is the newest."""
 
     engine: str = "vllm"
     version: str = ""
-    drafts: int = 0
-    acceptance: float = ACCEPTANCE
+    speculative: Speculative | None = None
 
     def build(self, pool: Pool) -> Estimator:
         """The estimator of one pool."""
         estimator = cost_for(pool, self.engine, self.version)
-        if not self.drafts:
+        if self.speculative is None:
             return estimator
-        return Drafted(
-            estimator, pool, self.drafts, self.acceptance, engine_defaults(self.engine, self.version).draft_s
-        )
+        return self.speculative.around(estimator, pool, self.engine, self.version)

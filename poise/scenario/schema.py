@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, create_model
 
+from poise.catalogue.drafts import Method
 from poise.catalogue.engines import engine_defaults
+from poise.core.precision import Format
 from poise.core.slot import SCENARIO, SLOTS, Slot
 from poise.core.spec import Belief as CoreBelief
 from poise.core.spec import Cluster as CoreCluster
 from poise.core.spec import Engine as CoreEngine
-from poise.core.spec import FaultKind, Format, Role
+from poise.core.spec import FaultKind, Role
 from poise.core.spec import Lane as CoreLane
-from poise.cost.drafted import ACCEPTANCE
 from poise.scenario.policy_spec import check_admissions, check_choices, check_routers, check_terms
 from poise.scenario.schema_workload import WorkloadSection
 from poise.scenario.section import Section, Whole, whole
+from poise.scenario.speculative import flags
 
 _ENGINE, _LANE, _BELIEF = CoreEngine(), CoreLane(), CoreBelief()
 
@@ -132,6 +134,26 @@ NamedDevice = Annotated[
 ]
 
 
+class PartsSection(Section):
+    """The formats of weights by part; a part that is not named has 16 bits."""
+
+    attention: Format = Field(default="bf16", description="the format of attention's projections")
+    output: Format | None = Field(
+        default=None, description="the format of the projection out of attention; null for attention's"
+    )
+    dense: Format = Field(default="bf16", description="the format of dense feed-forward blocks")
+    shared: Format = Field(default="bf16", description="the format of shared experts and of the router")
+    experts: Format = Field(default="bf16", description="the format of routed experts")
+    head: Format = Field(default="bf16", description="the format of the output head")
+    embedding: Format = Field(default="bf16", description="the format of the embedding")
+
+
+Weights = Annotated[
+    Annotated[Format, Tag("[format]")] | Annotated[PartsSection, Tag("[parts]")],
+    Discriminator(lambda value: "[parts]" if isinstance(value, dict | PartsSection) else "[format]"),
+]
+
+
 class StartupSection(Section):
     """The start-up of a new instance, stage by stage; medians in seconds."""
 
@@ -167,8 +189,12 @@ class PoolSection(Section):
     expert: Whole = Field(default=1, ge=1, description="the expert-parallel degree in devices")
     data: Whole = Field(default=1, ge=1, description="the data-parallel degree within one instance")
     role: Role = Field(default="mixed", description="what the instances compute")
-    weights: Format = Field(default="bf16", description="the format of the weights")
-    kv: Format = Field(default="bf16", description="the format of the KV cache")
+    weights: Weights = Field(
+        default="bf16", description="the format of the weights, or of their parts, as in {experts: mxfp4, head: fp8}"
+    )
+    kv: Format | None = Field(
+        default=None, description="the format of the KV cache; null for what the checkpoint asks for, else bf16"
+    )
     price: float | None = Field(default=None, ge=0, description="dollars per device-hour")
     price_basis: str | None = Field(default=None, description="which of the device's listed prices to take")
     name: str = Field(default="", description="a name for the pool")
@@ -241,10 +267,24 @@ class FaultRateSection(Section):
     devices: Whole = Field(default=1, ge=1, description="how many of the replica's devices are lost at once")
 
 
+class EncodersSection(Section):
+    """Devices that encode images and audio before prompts reach the pools."""
+
+    device: str = Field(description="an accelerator's name")
+    replicas: Whole = Field(default=1, ge=1, description="how many there are, each for a request at a time")
+    price: float | None = Field(default=None, ge=0, description="dollars per device-hour")
+    link_gb_s: float | None = Field(
+        default=None, gt=0, description="GB/s at which one hands embeddings over, or null for the device's own"
+    )
+
+
 class ClusterSection(Section):
     """Pools of replicas and the network between them."""
 
     pools: list[PoolSection] = Field(min_length=1, description="a list of pools, as in [{device: H100, replicas: 8}]")
+    encoders: EncodersSection | None = Field(
+        default=None, description="encoders apart from the pools, as in {device: L40S, replicas: 2}; null: pools encode"
+    )
     link_gb_s: float | None = Field(
         default=None, gt=0, description="GB/s one way per replica for KV transfers, or null for the device's own"
     )
@@ -411,16 +451,39 @@ class MeasuredSection(Section):
     )
 
 
+class SpeculativeSection(Section):
+    """Speculative decoding, by vLLM's names."""
+
+    method: Method = Field(default="mtp", description="what proposes tokens")
+    num_speculative_tokens: int = Field(ge=1, le=32, description="the tokens that are proposed in each pass, as in 3")
+    model: str | None = Field(
+        default=None, description="the draft model or head, by name; null for the model's own head"
+    )
+    acceptance: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="chance that a draft is kept, all before it being kept; null for what was measured of the family",
+    )
+    verified_tokens: int = Field(
+        default=0, ge=0, le=256, description="the tokens that a pass verifies where drafts are a tree; 0 for one more"
+    )
+
+
 class EngineCostSection(Section):
     """Measured operators under an engine's own host times, as `poise validate` scores them."""
 
     engine: str = Field(description="an engine, as in vllm, sglang or tensorrt-llm")
     version: str = Field(default="", description='its version, as in "0.14", or nothing for the newest')
-    drafts: int = Field(
-        default=0, ge=0, le=16, description="tokens that speculative decoding proposes in each pass, as in 3"
+    speculative: Annotated[SpeculativeSection, BeforeValidator(flags)] | None = Field(
+        default=None,
+        description="speculative decoding, as in {method: eagle3, num_speculative_tokens: 3}; also by SGLang's flags",
     )
-    acceptance: float = Field(
-        default=ACCEPTANCE, ge=0, lt=1, description="chance that a draft is kept, all before it being kept"
+    drafts: int = Field(
+        default=0, ge=0, le=16, description="short for speculative: so many drafts of the model's own head (MTP)"
+    )
+    acceptance: float | None = Field(
+        default=None, ge=0, lt=1, description="chance that a draft is kept, all before it being kept; null: as measured"
     )
 
 

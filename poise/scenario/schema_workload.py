@@ -300,6 +300,21 @@ class AdaptersSection(Section):
     share: float = Field(default=1.0, gt=0, le=1, description="the share of the requests that name an adapter")
 
 
+class MediaSection(Section):
+    """Images and audio that come with requests."""
+
+    images: Annotated[Any, AfterValidator(check_spec)] = Field(
+        default=0, description="the images of a request: a number, or {uniform: {low: 0, high: 3}}"
+    )
+    size: list[Whole] = Field(
+        default=[1024, 1024], min_length=2, max_length=2, description="width and height of each image, in pixels"
+    )
+    audio_s: Annotated[Any, AfterValidator(check_spec)] = Field(
+        default=0, description="the seconds of audio of a request, in the same format"
+    )
+    share: float = Field(default=1.0, gt=0, le=1, description="the share of the requests that bring any")
+
+
 def check_names(value: Any) -> Any:
     """One name as a list of it."""
     return [value] if isinstance(value, str) else value
@@ -425,6 +440,9 @@ class WorkloadSection(Section):
         default=None, description="a mapping, as in {groups: 50, prefix_tokens: 1000}"
     )
     sessions: SessionsSection | None = Field(default=None, description="a mapping, as in {turns: 4, think_s: 10}")
+    media: MediaSection | None = Field(
+        default=None, description="images and audio of requests, as in {images: 1, size: [1024, 1024], share: 0.5}"
+    )
     adapters: AdaptersSection | None = Field(
         default=None, description="a mapping, as in {count: 50, rank: 16}, for requests that name adapters (LoRA)"
     )

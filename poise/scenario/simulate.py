@@ -16,6 +16,7 @@ from poise.core.spec import Belief, Cluster, Pool, ReplicaSpec
 from poise.core.units import seconds
 from poise.cost import Roofline, held_tokens, kv_blocks
 from poise.cost.adapters import Adapters
+from poise.cost.encoder import Media, expanded
 from poise.cost.term import held
 from poise.policies import Policies
 from poise.scenario.combination import (
@@ -28,6 +29,7 @@ from poise.scenario.combination import (
 )
 from poise.scenario.hazards import drawn
 from poise.scenario.scaling import arrivals_of, check_scaling, pool_specs
+from poise.sim.encoding import Encoding
 from poise.sim.network import link_bw
 from poise.sim.terms import NOTHING, TO_THE_END, UNSEEN, Saving, Stopping, Watching
 from poise.sim.world import World
@@ -102,6 +104,7 @@ def build_world(
     known: Sequence[ReplicaSpec] | None = None,
 ) -> World:
     """The world that `simulate` runs, for callers that inspect it."""
+    workload, media = expanded(workload, cluster.pools[0].model)
     cluster = drawn(cluster, workload, seed, stopping.until_s)
     cluster = replace(cluster, pools=tuple(held(cost, pool) for pool in cluster.pools))
     for pool in cluster.pools:
@@ -118,7 +121,8 @@ def build_world(
         check_work(pool, estimator, blocks, policies.batcher)
         limits += [held_tokens(pool)] * pool.slots
         ranks = workload.adapter_ranks
-        replicas += [_replica(pool, estimator, blocks, policies, one_step, ranks) for _ in range(pool.slots)]
+        encoding = _encoded_by(pool, media, cluster)
+        replicas += [_replica(pool, estimator, blocks, policies, one_step, ranks, encoding) for _ in range(pool.slots)]
     specs = replica_specs(cluster, estimators, workload.models) if known is None else known
     pools = pool_specs(cluster) if policies.scaler is not None else []
     check_scaling(cluster, policies, belief)
@@ -139,12 +143,13 @@ def build_world(
     def renew(number: int) -> Replica:
         at = cluster.pool_of(number)
         pool = cluster.pools[at]
-        made = _replica(pool, estimators[at], kv_blocks(pool), policies, one_step, workload.adapter_ranks)
+        encoding = _encoded_by(pool, media, cluster)
+        made = _replica(pool, estimators[at], kv_blocks(pool), policies, one_step, workload.adapter_ranks, encoding)
         return _reveal(made, away)
 
     world = World(
         cluster, workload, controls, replicas, limits, renew=renew,
-        stopping=stopping, saving=saving, watching=watching,
+        stopping=stopping, saving=saving, watching=watching, encoding=_apart(cluster, media),
     )  # fmt: skip
     truth = world.clients.arrivals.truth
     for predictor in [control.predictor for control in controls]:
@@ -186,15 +191,45 @@ def replica_specs(cluster: Cluster, estimators: Sequence[Estimator], models: tup
     return specs
 
 
+def _encoded_by(pool: Pool, media: Media | None, cluster: Cluster) -> list[int] | None:
+    """Picoseconds that a replica of `pool` encodes each request, None where it does not."""
+    if media is None or cluster.encoders is not None or pool.role == "decode":
+        return None
+    return media.times(pool.model, pool.device)
+
+
+def _apart(cluster: Cluster, media: Media | None) -> Encoding | None:
+    """The encoders of a cluster that has some apart from its pools."""
+    pool = cluster.encoders
+    if pool is None or media is None:
+        return None
+    model, bandwidth = cluster.pools[0].model, pool.link_bw or pool.device.scaleout_bw
+    if bandwidth <= 0:
+        raise ScenarioError(
+            f"cluster.encoders: {pool.device.name} states no scaleout_bw, over which embeddings are handed over; "
+            "give link_gb_s"
+        )
+    handed = media.handed(model, bandwidth, cluster.link_latency_s)
+    return Encoding(pool.replicas, media.times(model, pool.device), handed)
+
+
 def _replica(
-    pool: Pool, estimator: Estimator, blocks: int, policies: Policies, one_step: bool, ranks: tuple[int, ...]
+    pool: Pool,
+    estimator: Estimator,
+    blocks: int,
+    policies: Policies,
+    one_step: bool,
+    ranks: tuple[int, ...],
+    encoding: list[int] | None,
 ) -> Replica:
     """One engine instance with its own copies of the policies that decide inside it; ranks: of the adapters."""
-    return Replica(
+    made = Replica(
         pool.engine, estimator, blocks, policies.for_engine(),
         layers=pool.model.layers, sends=pool.role == "prefill", one_step=one_step,
         adapters=Adapters(pool, ranks) if pool.engine.max_loras else None,
     )  # fmt: skip
+    made.encoding = encoding
+    return made
 
 
 def _reveal(replica: Replica, away: Callable[[int], int]) -> Replica:

@@ -29,6 +29,7 @@ from poise.workload import (
     diurnal,
     gamma,
     in_lanes,
+    media,
     on_off,
     phases,
     poisson,
@@ -86,7 +87,9 @@ class Traffic:
     @property
     def _enriched(self) -> bool:
         section = self.loaded.scenario.workload
-        return any(each is not None for each in (section.shared_prefixes, section.sessions, section.adapters))
+        return any(
+            each is not None for each in (section.shared_prefixes, section.sessions, section.adapters, section.media)
+        )
 
     def make(self, seed: int, load: float = 1.0) -> Workload:
         """The workload under `seed` at `load` times its rate; ScenarioError points into the file."""
@@ -112,6 +115,9 @@ class Traffic:
         if section.adapters is not None:
             given = section.adapters.model_dump()
             workload = self._try(("adapters",), adapters, workload, **given, seed=seed)
+        if section.media is not None:
+            given = section.media.model_dump()
+            workload = self._try(("media",), media, workload, **given, seed=seed)
         return _with_clients(workload, section.timeout_s, section.deadline_s, section.retry, section.priority)
 
     def _changed(self, workload: Workload, section: WorkloadSection, seed: int) -> Workload:

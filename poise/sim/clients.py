@@ -13,6 +13,7 @@ from poise.core.request import RequestView
 from poise.core.units import SECOND
 from poise.sim.agenda import ARRIVE, END, TIMEOUT, Agenda, Entry
 from poise.sim.arrivals import Arrivals
+from poise.sim.encoding import Encoding
 from poise.sim.lanes import Conversing
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Clients:
     opened: called with the instant from which the requests of lanes count.
     lanes: conversations of which a number is under way at any time, where the load is that.
     attempts: how often a request was rejected and will be sent again.
+    encoding: what encodes images and audio before requests are sent on; None: the replicas do.
     """
 
     def __init__(
@@ -68,6 +70,8 @@ class Clients:
             self.lanes = Conversing(workload.lanes, self.arrivals, agenda, self._cancel, opened)
         self.open = not self._slots and not self.arrivals.followers and self.lanes is None
         self._all_in = all_in
+        self.encoding: Encoding | None = None
+        self._encoded: set[int] = set()
 
     def begin(self) -> None:
         """Send the first requests."""
@@ -94,8 +98,19 @@ class Clients:
     def arrive(self, row: int) -> None:
         """A request is sent, for the first time or again."""
         now, records = self._agenda.now, self.records
-        if row not in self.attempts:
-            self._turn(made(Arrived, (now, self.first_seen(row, now), 0)))
+        if row in self._encoded:
+            self._encoded.remove(row)
+            if records.status[row] == UNFINISHED:  # else it left while it was encoded
+                request = self.arrivals.view(row, now)._replace(arrived_at=records.arrived_at[row])
+                self._turn(Arrived(now, request, 0))
+        elif row not in self.attempts:
+            request = self.first_seen(row, now)
+            ready = now if self.encoding is None else self.encoding.ready(row, now)
+            if ready > now:
+                self._encoded.add(row)
+                self._agenda.push(ready, ARRIVE, row)
+                return
+            self._turn(made(Arrived, (now, request, 0)))
         elif records.status[row] == UNFINISHED:  # else it left while it waited to try again
             request = self.arrivals.view(row, now)._replace(arrived_at=records.arrived_at[row])
             if self._accounts is not None:

@@ -55,6 +55,7 @@ from poise.sim.agenda import (
 )
 from poise.sim.arrivals import conversations_of, programs_of, reusable
 from poise.sim.clients import Clients
+from poise.sim.encoding import Encoding
 from poise.sim.gateways import Gateways, from_peer
 from poise.sim.hedging import Hedging
 from poise.sim.lending import Lending
@@ -85,6 +86,7 @@ class World:
     cluster, in order; those that a `join` fault or a scaler brings are absent until then.  renew: makes the replica of
     a number anew, for a slot that is filled again; needed where a scaler decides. limits: the longest request (prompt
     and output) that each replica can hold, in tokens.  stopping, saving, watching: as `terms` has them.
+    encoding: encoders apart from the replicas.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class World:
         stopping: Stopping = TO_THE_END,
         saving: Saving = NOTHING,
         watching: Watching = UNSEEN,
+        encoding: Encoding | None = None,
     ) -> None:
         controls = [control] if isinstance(control, Control) else list(control)
         self.control = control = controls[0]
@@ -118,7 +121,7 @@ class World:
         self._on_progress = watching.progress
         self._plain = self._trace is None and not self.reports.watches and len(controls) == 1
         self._observed = control.observes or self._trace is not None
-        self.direct = self._plain and control.plain
+        self.direct = self._plain and control.plain and encoding is None
         """Whether arrivals and ends go to the control side as calls, without events that no policy would see."""
         self._stepped_at = -1
         self._stepped = -1
@@ -131,6 +134,7 @@ class World:
             workload, self.agenda, self._until, self._turn, self._news, self._progress, self._all_in, self.accounts,
             self._count_from,
         )  # fmt: skip
+        self.clients.encoding = encoding
         self.records = self.clients.records
         self.gateways = Gateways(controls, self.clients.arrivals.session_of)
         network = Network.of(cluster)

@@ -20,6 +20,10 @@ class LinearAdapters:
         """The time to bring an adapter to the device."""
         return (adapter + 1) * ps(self.load_s if in_host else self.load_s + self.disk_s)
 
+    def launch(self) -> int:
+        """Nothing besides."""
+        return 0
+
     def read(self, adapter: int) -> int:
         """What a step with it takes longer."""
         return (adapter + 1) * ps(self.read_s)

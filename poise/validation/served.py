@@ -17,7 +17,7 @@ from poise.policies.batch.asynchronous import Asynchronous
 from poise.policies.batch.chunked import Chunked
 from poise.policies.batch.gathered import Gathered
 from poise.policies.batch.prefill_first import PrefillFirst
-from poise.scenario.engine_cost import EngineCost
+from poise.scenario.engine_cost import EngineCost, Speculative
 from poise.scenario.simulate import simulate
 from poise.validation.condition import Condition, NotCoveredError
 from poise.validation.load import WAVES
@@ -34,9 +34,6 @@ LEAST_WAVES = 3
 
 QUEUED = 3000
 """Requests of a full queue whose number is not stated (the commonest one of NVIDIA's published TensorRT-LLM runs)."""
-
-KEPT = 0.7
-"""Chance that a draft is accepted on the random prompts of sweeps; real prompts have a higher one."""
 
 INSTANT = Belief(period_s=0.0, delay_s=0.0)
 
@@ -59,7 +56,8 @@ def served_outcome(condition: Condition) -> Outcome:
 def run_of(condition: Condition, workload: Workload) -> Run:
     """One simulation of `workload`; NotCoveredError where not a single request finishes."""
     layout = condition.setup.layout
-    cost = EngineCost(condition.engine, condition.version, layout.drafts if layout else 0, KEPT)
+    drafts = Speculative(layout.drafts) if layout and layout.drafts else None
+    cost = EngineCost(condition.engine, condition.version, drafts)
     policies = Policies(batcher=batcher_of(condition))
     run = simulate(Cluster(condition.pools), workload, policies, cost=cost, belief=INSTANT)
     if not any(status == FINISHED for status in run.records.status):

@@ -7,8 +7,8 @@ lengths    fixed, uniform, lognormal, exponential, geometric, zipf, empirical, p
 identity   shared_prefixes (shared.py), sessions (turns.py), recorded_sessions (replay.py), workflows (programs.py) of
            a Workflow (workflow.py): each takes a workload and returns a richer one
 closed     in_lanes, by_stamps (lanes.py): recorded conversations, a number at a time, or by their own stamps
-changes    classes, shift, cut (mix.py), with_tool (tools.py), adapters (adapters.py): each takes a workload and returns
-           another one
+changes    classes, shift, cut (mix.py), with_tool (tools.py), adapters (adapters.py), media (media.py): each takes a
+           workload and returns another one
 clients    servegen (clients.py): many clients, each with its own rate, burstiness and lengths
 recorded   read, read_lengths, read_profile, read_clients (readers/)
 """
@@ -35,6 +35,7 @@ from poise.workload.lengths import (
     uniform,
     zipf,
 )
+from poise.workload.media import media
 from poise.workload.mix import RequestClass, classes, cut, shift
 from poise.workload.phases import phases
 from poise.workload.profile import Profile
@@ -79,6 +80,7 @@ __all__ = [
     "length",
     "llumnix",
     "lognormal",
+    "media",
     "on_off",
     "pareto",
     "phases",

@@ -15,7 +15,7 @@ Rows = NDArray[np.int64]
 
 PLAIN: tuple[str, ...] = (
     *("arrival", "prompt", "output", "delay", "max_tokens", "model"),
-    *("lora", "session", "agent", "tenant", "priority", "stage", "tool", "deadline", "timeout"),
+    *("lora", "session", "agent", "tenant", "priority", "stage", "tool", "deadline", "timeout", "images", "audio"),
 )
 """Columns with one number a row."""
 

@@ -81,6 +81,8 @@ class Workload:
     max_tokens: the client's limit (0: none).  model: index into `models` (None: the cluster's only one).
     lora, session, tenant: indices, -1 for none.  priority: lower is served first (vLLM's rule).
     adapter_ranks: of each adapter by its index, as far as they are known.
+    images: how many come with each request, all of `image_size` pixels (width, height).  audio: milliseconds that do.
+    Prompts count text alone; `poise.cost.encoder.expanded` adds what the model makes of both.
     stage: which step of its session's program, an index into `stages`, -1 for none.
     agent: which agent of its session: 0 the one that the user talks to, then its sub-agents; -1 for none.
     tool: which tool the answer calls, an index into `tools`, -1 for none: the session ends then.
@@ -106,6 +108,9 @@ class Workload:
     models: tuple[str, ...] = ()
     lora: NDArray[np.int32] | None = None
     adapter_ranks: tuple[int, ...] = ()
+    images: NDArray[np.int16] | None = None
+    image_size: tuple[int, int] = (1024, 1024)
+    audio: NDArray[np.int32] | None = None
     session: NDArray[np.int32] | None = None
     tenant: NDArray[np.int32] | None = None
     priority: NDArray[np.int16] | None = None

@@ -22,14 +22,31 @@ class Slow:
     share: float = 1.0
 
     def __post_init__(self) -> None:
-        device, use, name = self.pool.device, self.use, self.pool.weights
+        device, use = self.pool.device, self.use
         a = use.share_serial
         self.bandwidth = device.memory_bw * self.share / (a + (1 - a) * self.share)
-        native = {"fp8": device.fp8_flops, "int8": device.int8_ops, "fp4": device.fp4_flops}.get(name, 0.0)
-        peak = native or device.bf16_flops
-        self.gemm_peak = peak * self.share * (getattr(use, f"gemm_{name}") if native else use.gemm_bf16)
-        self.moe_peak = peak * self.share * use.moe_gemm
         self.bf16 = device.bf16_flops * self.share
+        self.moe_peak = self.peak("experts") * use.moe_gemm
+
+    def peak(self, part: str) -> float:
+        """FLOP/s of a part's format."""
+        name, device = getattr(self.pool.precision, part).format, self.pool.device
+        fp4 = device.fp4_flops
+        native = {"fp8": device.fp8_flops, "int8": device.int8_ops, "fp4": fp4, "mxfp4": fp4}.get(name, 0.0)
+        return (native or device.bf16_flops) * self.share
+
+    def gemm_peak(self, part: str) -> float:
+        """FLOP/s that its products reach."""
+        name = getattr(self.pool.precision, part).format
+        native = self.peak(part) != self.bf16
+        name = "fp4" if name == "mxfp4" else name
+        return self.peak(part) * float(getattr(self.use, f"gemm_{name}") if native else self.use.gemm_bf16)
+
+    def read(self, weights: float, part: str) -> float:
+        """Seconds to read so many weights of a part."""
+        store = getattr(self.pool.precision, part)
+        stream = getattr(self.use, f"stream_{'fp4' if store.format == 'mxfp4' else store.format}")
+        return weights * float(store.bits) / 8 / (self.bandwidth * float(stream))
 
     def step(self, contexts: Sequence[int], chunks: Sequence[Chunk]) -> float:
         """Seconds of one step whose decodes have `contexts`; every chunk passes all layers."""
@@ -73,10 +90,10 @@ class Slow:
             total += self.product(here, decodes + most) - self.product(here, decodes + even)
         return total
 
-    def product(self, weights: float, tokens: float) -> float:
-        """So many weights read, or `tokens` tokens multiplied by them."""
-        bits, stream = BITS[self.pool.weights] / 8, float(getattr(self.use, f"stream_{self.pool.weights}"))
-        return max(weights * bits / (self.bandwidth * stream), 2 * weights * tokens / self.gemm_peak)
+    def product(self, weights: dict[str, float], tokens: float) -> float:
+        """So many weights of each part read, or `tokens` tokens multiplied by them."""
+        read = sum(self.read(count, part) for part, count in weights.items())
+        return max(read, sum(2 * count * tokens / self.gemm_peak(part) for part, count in weights.items()))
 
     def copies(self) -> float:
         """How many ranks keep each KV value."""
@@ -85,12 +102,15 @@ class Slow:
 
     def fixed(self, dense: bool) -> float:
         use, model = self.use, self.pool.model
-        gemm = use.gemm_s if self.pool.weights == "bf16" else use.quantised_gemm_s
-        count = 6 if model.mla else 2
-        count += 2 if dense or (model.moe and model.moe.shared) else 0
-        return count * gemm + use.attention_s + 5 * use.light_s + (0 if dense else use.moe_s)
+        parts = ["attention"] * (5 if model.mla else 1) + ["output"]
+        parts += ["dense"] * 2 if dense else ["shared"] * 2 if model.moe and model.moe.shared else []
+        total = 0.0
+        for part in parts:
+            plain = getattr(self.pool.precision, part).format == "bf16"
+            total += use.gemm_s if plain else use.quantised_gemm_s
+        return total + use.attention_s + 5 * use.light_s + (0 if dense else use.moe_s)
 
-    def weights(self, dense: bool, kind: str) -> float:
+    def weights(self, dense: bool, kind: str) -> dict[str, float]:
         """A layer's weights without routed experts, one by one: what a rank holds whole, what is cut `tensor` ways."""
         model, tensor = self.pool.model, self.pool.tensor
         if kind == "linear" and model.linear:
@@ -108,11 +128,14 @@ class Slow:
             here = model.hidden * model.head_dim * heads
         if kind == "linear" and not model.linear and model.mla:
             here = model.attention_parameters / tensor
-        matrices = 3 if model.gated else 2
+        width = model.mla.value_dim if model.mla else model.head_dim
+        output = 0.0 if kind == "linear" else width * model.heads * model.hidden / tensor
+        found, matrices = {"attention": here - output, "output": output}, 3 if model.gated else 2
         if dense:
-            return here + matrices * model.hidden * model.ffn / tensor
+            return {**found, "dense": matrices * model.hidden * model.ffn / tensor}
         assert model.moe is not None
-        return here + model.hidden * (matrices * model.moe.shared * model.moe.shared_ffn + model.moe.experts) / tensor
+        shared = matrices * model.moe.shared * model.moe.shared_ffn + model.moe.experts
+        return {**found, "shared": model.hidden * shared / tensor}
 
     def matrices(self, dense: bool, kind: str, tokens: float) -> float:
         """All GEMMs of a layer."""
@@ -121,7 +144,7 @@ class Slow:
         if dense:
             return total
         assert moe is not None
-        bits = BITS[pool.weights] / 8
+        bits = pool.precision.experts.bits / 8
         seen, expert = tokens * pool.data, (3 if model.gated else 2) * model.hidden * moe.ffn + moe.bias
         missed: float = (1 - moe.active / moe.experts) ** seen
         touched = moe.experts * (1 - missed)
@@ -181,7 +204,7 @@ class Slow:
             total += max(math, byte / (self.bandwidth * use.stream_bf16))
             if mla:
                 raised = mla.kv_rank * model.heads / tensor * (mla.nope_dim + mla.value_dim) * chunk.context
-                total += 2 * raised / self.gemm_peak
+                total += 2 * raised / self.gemm_peak("attention")
         return total
 
     def link(self, ranks: int) -> tuple[float, float, bool]:
@@ -227,9 +250,9 @@ class Slow:
     def head(self, sampled: float) -> float:
         use, model, n = self.use, self.pool.model, self.pool.tensor
         weights = model.vocab * model.hidden / n
-        read = 2 * weights / (self.bandwidth * use.stream_bf16)
-        total = max(read, 2 * weights * sampled / (self.bf16 * use.gemm_bf16))
-        total += use.gemm_s + use.light_s + use.sample_s + use.sample_sequence_s * sampled
+        total = self.product({"head": weights}, sampled)
+        total += use.gemm_s if self.pool.precision.head.format == "bf16" else use.quantised_gemm_s
+        total += use.light_s + use.sample_s + use.sample_sequence_s * sampled
         if n > 1:
             alpha, beta, direct = self.link(n)
             total += (alpha if direct else (n - 1) * alpha) + (n - 1) / n * sampled * model.vocab * 2 / beta

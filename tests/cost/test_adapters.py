@@ -9,7 +9,7 @@ import pytest
 from poise.catalogue import device, model
 from poise.core.errors import ScenarioError
 from poise.core.spec import Engine, Pool
-from poise.cost.adapters import Adapters, rank_bytes, slot_bytes, whole_bytes
+from poise.cost.adapters import Adapters, products, rank_bytes, slot_bytes, whole_bytes
 from poise.cost.memory import footprint, kv_blocks
 
 LLAMA, H100 = model("llama-3.1-8b"), device("H100")
@@ -47,6 +47,15 @@ def test_times_are_bytes_over_bandwidths() -> None:
     assert made.read(7) == pytest.approx(2 * made.read(0), abs=1), "one whose rank is unknown has 16"
     free = Adapters(replace(POOL, engine=Engine(max_loras=4)), (8,))
     assert free.load(0, False) == free.load(0, True)
+
+
+def test_kernels_of_a_step_with_adapters() -> None:
+    """Queries, keys and values are one product, gate and up another: two kernels beside each of four a layer."""
+    assert Adapters(POOL).launch() == pytest.approx(2 * 4 * 32 * 10e-6 * 1e12)
+    assert products(model("qwen3-30b-a3b")) == 2 * 48, "experts have no adapters"
+    assert products(model("deepseek-v2-lite")) == 3 * 27 + 2 * 1
+    measured_s = (23 - 15) / 3000  # vLLM 0.6, Llama-2-7B, with adapters enabled and without (issue 10898)
+    assert Adapters(replace(POOL, model=model("llama-2-7b"))).launch() / 1e12 == pytest.approx(measured_s, rel=0.1)
 
 
 def test_slots_take_room_from_the_kv_cache() -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from poise.catalogue import device, model
+from poise.core.errors import UserError
 from poise.core.estimate import Chunk, Piece, StepShape
 from poise.core.spec import Pool
 from poise.cost import Roofline
-from poise.cost.drafted import Drafted, accepted, attention_grows
+from poise.cost.drafted import Drafted, Drafting, accepted, attention_grows
 
 POOL = Pool(model("llama-3.1-8b"), device("H100"))
 INNER = Roofline().build(POOL)
 
 
-def drafted(drafts: int, acceptance: float = 0.8) -> Drafted:
-    return Drafted(INNER, POOL, drafts, acceptance)
+def drafted(drafts: int, acceptance: float = 0.8, **more: float) -> Drafted:
+    return Drafted(INNER, POOL, Drafting(drafts, accepted(drafts, acceptance), **more))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("drafts", "chance", "tokens"), [(0, 0.8, 1.0), (1, 0.8, 1.8), (3, 0.5, 1.875), (2, 0.0, 1.0)])
@@ -38,9 +41,9 @@ def test_prompts_alone_are_not_touched() -> None:
 def test_a_few_decodes_gain_almost_what_is_accepted() -> None:
     """One decode waits for the weights, which a pass over four tokens reads once too; the head adds its layers."""
     single, with_drafts = INNER.step(StepShape(1)), drafted(3).step(StepShape(1))
-    least = (1 + 3 / POOL.model.layers) / accepted(3)
+    least = (1 + 3 / POOL.model.layers) / accepted(3, 0.8)
     assert least <= with_drafts.base / single.base < 1.1 * least
-    assert with_drafts.per_kv == round(single.per_kv / accepted(3))
+    assert with_drafts.per_kv == round(single.per_kv / accepted(3, 0.8))
 
 
 def test_drafts_that_are_never_kept_only_cost() -> None:
@@ -60,19 +63,36 @@ def test_prompts_beside_decodes_cost_what_they_did() -> None:
     assert estimator.step(mixed) == Piece(estimator.step(alone).base + added, *estimator.step(alone)[1:])
 
 
-def test_it_says_what_it_is() -> None:
-    description = drafted(1).describe()
-    assert (description["drafts"], description["tokens_a_step"]) == (1, 1.8)
-    assert (drafted(1).kv_bytes(7), drafted(1).window) == (INNER.kv_bytes(7), INNER.window)
-    assert drafted(1).swap(1 << 20) == INNER.swap(1 << 20)
+def test_proposals_from_the_text_run_no_head() -> None:
+    for decodes in (1, 100):
+        verified = INNER.step(StepShape(4 * decodes)).base
+        assert drafted(3, layers=0.0).step(StepShape(decodes)).base == round(verified / accepted(3, 0.8))
 
 
-def test_attention_of_several_queries_is_bound_by_reading_or_by_arithmetic() -> None:
-    """Grouped heads read once for all queries; latent attention computes for each, unless its heads are split."""
-    r1 = model("deepseek-r1")
-    whole = Pool(r1, device("B200"), data=8, expert=8, weights="fp8", kv="fp8")
-    split = Pool(r1, device("B200"), tensor=8, weights="fp8", kv="fp8")
-    assert attention_grows(POOL, 3) == 1
-    assert attention_grows(whole, 3) == 4
-    assert attention_grows(split, 1) == 1 <= attention_grows(split, 7) < 8
-    assert attention_grows(whole, 0) == 1
+def test_a_draft_model_decodes_once_for_each_proposal() -> None:
+    small = Roofline().build(replace(POOL, model=model("llama-3.2-1b")))
+    how = Drafting(3, 2.0, layers=0.0)
+    with_model, without = Drafted(INNER, POOL, how, small), Drafted(INNER, POOL, how)
+    for decodes in (1, 32):
+        shape = StepShape(decodes)
+        added, run = with_model.step(shape), small.step(shape)
+        assert added.base - without.step(shape).base == pytest.approx(3 * run.base / 2, abs=1)
+        assert added.per_kv - without.step(shape).per_kv == pytest.approx(3 * run.per_kv / 2, abs=1)
+
+
+def test_a_tree_costs_more_than_a_chain_that_brings_as_many() -> None:
+    chain, tree = drafted(3), drafted(3, verified=16)
+    assert tree.step(StepShape(64)).base > chain.step(StepShape(64)).base
+    assert drafted(3, verified=4).step(StepShape(64)) == chain.step(StepShape(64))
+
+
+@pytest.mark.parametrize("how", [(3, 0.9), (3, 4.1), (3, 2.0, 3)])
+def test_what_no_pass_can_bring_is_refused(how: tuple[int, float]) -> None:
+    with pytest.raises(UserError):
+        Drafting(*how)
+
+
+def test_attention_is_read_once_and_computed_for_each() -> None:
+    grouped = attention_grows(POOL, 3)
+    latent = attention_grows(Pool(model("deepseek-v3"), device("H100")), 3)
+    assert 1 <= grouped < latent <= 4

@@ -18,7 +18,7 @@ from poise.core.spec import Engine, Pool
 from poise.cost import Measured, Roofline
 from poise.cost.curves import Curves
 from poise.cost.efficiency import Efficiencies
-from poise.cost.gather import framework
+from poise.cost.formats import framework
 from poise.cost.ramp import Tried
 from poise.cost.tables import SHIPPED, SLOW, Curve, distance, load_tables
 from tests.depth import examples

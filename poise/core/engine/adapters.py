@@ -101,7 +101,9 @@ class AdapterSlots:
     def stir(self) -> None:
         """The set of running adapters, or the device's speed, has changed: set what each further step takes longer."""
         self.changed = True
-        read = sum([self._cost.read(adapter) for adapter in self.running]) if self._cost is not None else 0
+        read = 0
+        if self._cost is not None and self.running:
+            read = self._cost.launch() + sum([self._cost.read(adapter) for adapter in self.running])
         if self._replica.slowed != 1:
             read = round(read * self._replica.slowed)
         for lane in self._replica.lanes:

@@ -58,6 +58,7 @@ class Replica:
         "cache",
         "closed",
         "decode_lane",
+        "encoding",
         "engine",
         "estimator",
         "flows",
@@ -139,6 +140,7 @@ class Replica:
         self.adapters: AdapterSlots | None = None
         if engine.max_loras:
             self.adapters = AdapterSlots(self, adapters, getattr(cache, "evict_adapter", None))
+        self.encoding: list[int] | None = None  # picoseconds of images and audio of each request
         self.out: list[Outcome] = []
         self.odd = False  # some request is cancelled, leaves, is pinned or on its way to or from host memory
 
@@ -316,6 +318,8 @@ class Replica:
             sequence.move(Phase.PULLING)
             self.out.append((PULL, sequence))
             return False
+        if self.encoding is not None and not sequence.preemptions:
+            lane.swapping += self.encoding[sequence.id]
         sequence.move(Phase.PREFILL)
         lane.prefilling.append(sequence)
         return True

@@ -239,13 +239,19 @@ class Tables:
         return next(iter(self.tried(kind, device, form, framework, (probe,))), None)
 
     def tried(
-        self, kind: str, device: Device, form: str, framework: str, probes: Sequence[tuple[float, ...]]
+        self,
+        kind: str,
+        device: Device,
+        form: str,
+        framework: str,
+        probes: Sequence[tuple[float, ...]],
+        kernels: str = "",
     ) -> tuple[Curve, ...]:
         """`usual` at each of several coordinates; where nothing was measured, the choice at the nearest before.
 
-        Empty where no table has the kind.
+        kernels: the format of the tables, where it is not `form`.  Empty where no table has the kind.
         """
-        found = self._best(kind, device, form, framework)
+        found = self._best(kind, device, kernels or form, framework)
         if found is None:
             return ()
         here = [t for t in self.tables if (t.kind, t.device, t.format) == (kind, found.device, found.format)]

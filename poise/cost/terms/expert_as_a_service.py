@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from poise.core.errors import CapacityError, ScenarioError
 from poise.core.estimate import Estimator, Piece, StepShape
-from poise.core.spec import BITS, Pool
+from poise.core.spec import Pool
 from poise.cost.efficiency import Efficiencies
 from poise.cost.estimator_wrapper import EstimatorWrapper
 from poise.cost.expert_parts import Clients, Share, alone, share
@@ -83,7 +83,7 @@ class ExpertAsAService:
         moe, servers = pool.model.moe, self.of(pool)
         assert moe is not None
         experts = ceil(self.copies * moe.experts / servers) * moe.layers * pool.model.expert_parameters
-        taken = experts * BITS[pool.weights] / 8 + footprint(alone(pool, 1)).workspace
+        taken = experts * pool.precision.experts.bits / 8 + footprint(alone(pool, 1)).workspace
         room = pool.device.memory_bytes * pool.engine.memory_fraction
         if taken > room:
             raise CapacityError(

@@ -70,7 +70,7 @@ class MoeGen:
         engine, offloaded = pool.engine, self.offloaded(pool)
         tokens = offloaded.device_tokens() if self.whole else offloaded.host_tokens(engine.max_sequences)
         if tokens < engine.block_tokens:
-            needed = pool.model.weight_bytes(BITS[pool.weights]) / 1e9
+            needed = pool.weight_bytes / 1e9
             raise CapacityError(
                 f"moe_gen.host_gb {self.host_gb:g}: {needed:.0f} GB of weights and the states of "
                 f"{engine.max_sequences} requests leave no KV block; give more, or narrower weights"
@@ -85,7 +85,7 @@ class MoeGen:
                 f"{pool.pipeline}, data {pool.data}: give 1 of each, and replicas"
             )
         host = Host(self.host_gb * 1e9, self.cpu_gb_s * 1e9, self.flops_part, self.bandwidth_part)
-        return Offloaded(pool.model, pool.device, host, BITS[pool.weights], BITS[pool.kv])
+        return Offloaded(pool.model, pool.device, host, pool.precision.experts.bits, BITS[pool.kv])
 
 
 class Fetched(EstimatorWrapper):

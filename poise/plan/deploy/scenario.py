@@ -58,7 +58,8 @@ def cost(setting: Setting) -> Any:
             raise UserError("cost was fitted, and no file is named; give the one that `poise calibrate` wrote")
         return {"fitted": setting.cost_file}
     if isinstance(recipe, EngineCost):
-        return {"engine": recipe.engine, **_changed(recipe)}
+        drafts = {"speculative": recipe.speculative.section()} if recipe.speculative else {}
+        return {"engine": recipe.engine, **_changed(replace(recipe, speculative=None)), **drafts}
     changed = _changed(recipe)
     if isinstance(recipe, Measured):
         tables = changed.pop("tables", None)
@@ -83,6 +84,7 @@ def _pool(pool: Pool) -> dict[str, Any]:
     made |= {name: n for name in ("tensor", "pipeline", "expert", "data") if (n := getattr(pool, name)) > 1}
     made |= {"role": pool.role} if pool.role != "mixed" else {}
     made |= {name: getattr(pool, name) for name in ("weights", "kv") if getattr(pool, name) != "bf16"}
+    made |= {"kv": pool.kv} if pool.precision.kv else {}
     made |= {"price": pool.price_per_hour} if pool.price_per_hour is not None else {}
     made |= {"start_s": pool.start_s} if pool.start_s else {}
     made |= {"power_cap_w": pool.power_cap_w} if pool.power_cap_w else {}

@@ -19,6 +19,7 @@ from poise.plan.deploy.place import BOOTSTRAP, EVENTS, MASTER, REPLAY, places
 from poise.plan.deploy.reads import follows_events
 from poise.plan.deploy.script import Spot, plan_of, script
 from poise.plan.deploy.setting import Setting
+from poise.plan.deploy.speculative import for_sglang
 from poise.plan.fleet import Fleet
 
 KV: dict[Format, str] = {"fp8": "fp8_e4m3", "fp4": "nvfp4"}
@@ -51,6 +52,7 @@ def command(pool: Pool, setting: Setting, spot: Spot, *, events: bool = False) -
     words = ["python", "-m", "sglang.launch_server", "--model-path", checkpoint(pool, setting)]
     words += ["--served-model-name", pool.model.name, "--host", "0.0.0.0", "--port", str(spot.port)]
     words += [*_layout(pool), *_hosts(spot), *_formats(pool, setting), *_limits(pool, setting)]
+    words += for_sglang(setting.cost)
     if pool.role != "mixed":
         words += ["--disaggregation-mode", pool.role, "--disaggregation-transfer-backend", "nixl"]
         words += ["--disaggregation-bootstrap-port", str(spot.port + BOOTSTRAP)] if pool.role == "prefill" else []

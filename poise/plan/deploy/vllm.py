@@ -16,6 +16,7 @@ from poise.plan.deploy.place import EVENTS, MASTER, REPLAY, RPC, SIDE
 from poise.plan.deploy.reads import follows_events
 from poise.plan.deploy.script import Spot, plan_of, script
 from poise.plan.deploy.setting import Setting
+from poise.plan.deploy.speculative import for_vllm
 from poise.plan.fleet import Fleet
 
 KV: dict[Format, str] = {"fp8": "fp8", "int8": "int8_per_token_head", "int4": "int4_per_token_head", "fp4": "nvfp4"}
@@ -47,6 +48,7 @@ def command(pool: Pool, setting: Setting, spot: Spot, *, events: bool = False) -
     words = ["vllm", "serve", checkpoint(pool, setting), "--served-model-name", pool.model.name]
     words += ["--headless"] if spot.rank else ["--host", "0.0.0.0", "--port", str(spot.port)]
     words += [*_layout(pool), *_hosts(pool, spot), *_formats(pool, setting), *_limits(pool, setting)]
+    words += for_vllm(setting.cost)
     if events or pool.engine.block_tokens != Engine().block_tokens:  # attention kernels have a preference of their own
         words += ["--block-size", str(pool.engine.block_tokens)]
     if pool.role != "mixed":

@@ -181,6 +181,11 @@ def _options(ledger: Ledger, fields: Fields, workload: Workload) -> None:
     for name in ("deadline", "timeout"):
         if f"{name}_s" in fields:
             setattr(workload, name, _seconds(ledger, fields[f"{name}_s"]))
+    if "images" in fields:
+        rule = "it must be a whole number of images, 0 to 1000"
+        workload.images = _whole(ledger, fields["images"].column, 0, 1000, rule, 0).astype(np.int16)
+    if "audio_s" in fields:
+        workload.audio = (_seconds(ledger, fields["audio_s"]) // (SECOND // 1000)).astype(np.int32)
     if "priority" in fields:
         rule = "it must be a whole number between -32768 and 32767"
         workload.priority = _whole(ledger, fields["priority"].column, -(2**15), 2**15 - 1, rule, 0).astype(np.int16)

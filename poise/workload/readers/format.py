@@ -25,6 +25,8 @@ FIELDS = {
     "tool": "a name: the tool that the answer calls, empty for none",
     "model": "a name",
     "lora": "a name or number",
+    "images": "how many images come with it; prompt_tokens count text alone",
+    "audio_s": "seconds of audio that come with it",
 }
 """The fields that a reader fills, with their meaning; all but the first three are optional."""
 
