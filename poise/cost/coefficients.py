@@ -12,6 +12,7 @@ from poise.core.units import SECOND
 from poise.cost.collective import Line, Link, all_gather, all_reduce_forms, all_to_all, far_all_reduce, p2p
 from poise.cost.efficiency import Efficiencies
 from poise.cost.layout import Shard, kv_bytes_per_layer, link_of, shard
+from poise.cost.sm_share import reached
 
 ACTIVATION_BYTES = 2
 """Activations travel and are kept in 16 bits between operators."""
@@ -117,14 +118,6 @@ def windowed_pairs(tokens: int, context: int, window: int) -> int:
     return whole * context + whole * (whole + 1) // 2 + (tokens - whole) * window
 
 
-def bandwidth_share(share: float, serial: float) -> float:
-    """The part of memory bandwidth that `share` of the SMs reaches, s / (a + (1−a)·s): more than s, as SMs share it.
-
-    The form is semi-PD's inverse fit of decode time against SM share (arXiv 2504.19867): time ∝ a/s + (1 − a).
-    """
-    return share / (serial + (1 - serial) * share)
-
-
 def arithmetic(device: Device, weights: Format, use: Efficiencies) -> tuple[float, float]:
     """(peak FLOP/s, GEMM efficiency) for a weight format; formats without a native path are raised to BF16."""
     native = {
@@ -148,10 +141,11 @@ class Builder:
         self.pool, self.model, self.use = pool, pool.model, use
         self.part: Shard = shard(pool)
         self.moe = pool.model.moe.layers / pool.model.layers if pool.model.moe else 0.0
-        self.bandwidth = pool.device.memory_bw * bandwidth_share(share, use.share_serial)
-        self.bf16 = pool.device.bf16_flops * share
+        self.bandwidth = pool.device.memory_bw * reached(share, use.share_bandwidth)
+        math = reached(share, use.share_arithmetic)
+        self.bf16 = pool.device.bf16_flops * math
         peak, self.gemm = arithmetic(pool.device, pool.weights, use)
-        self.peak = peak * share
+        self.peak = peak * math
 
     def build(self) -> Coefficients:
         """All groups, scaled to picoseconds."""

@@ -6,11 +6,12 @@ from poise.core.spec import Pool
 from poise.core.units import SECOND
 from poise.cost.coefficients import Builder, Coefficients, windowed_pairs
 from poise.cost.efficiency import Efficiencies
-from poise.cost.gather import Gather, lane_device
+from poise.cost.gather import Gather
 from poise.cost.grid import isotonic
 from poise.cost.layout import kv_bytes_per_layer
 from poise.cost.operator import TILE
 from poise.cost.ramp import Line, Ramp, spread
+from poise.cost.sm_share import reached, slower
 from poise.cost.tables import Curve, Tables
 
 MOST_TOKENS = 1 << 17
@@ -46,7 +47,8 @@ class Curves:
         self.curves: dict[str, Curve] = {}
         self._rest: Coefficients = Builder(pool, use, share).build()
         self.step, self.sequence = self._rest.step, self._rest.sequence
-        gather = Gather(pool, use, tables, lane_device(pool.device, share, use.share_serial), share)
+        parts = reached(share, use.share_arithmetic), reached(share, use.share_bandwidth)
+        gather = Gather(pool, use, tables, slower(pool.device, *parts), share)
         self.curves = gather.curves
         self._surface, self._heads = gather.surface(), pool.model.heads / pool.tensor
         self._floor, self._lines = gather.decoding(self._surface)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from math import inf
 
 from poise.core.errors import ScenarioError
 from poise.core.model import Mla
 from poise.core.spec import Device, Pool
-from poise.cost.coefficients import ACTIVATION_BYTES, Builder, bandwidth_share
+from poise.cost.coefficients import ACTIVATION_BYTES, Builder
 from poise.cost.efficiency import Efficiencies
 from poise.cost.grid import isotonic
 from poise.cost.layout import kv_bytes_per_layer, kv_copies
@@ -63,14 +62,6 @@ def weights_format(device: Device, weights: str) -> str:
     """The table format of a pool's weights: those without a native path are stored so and computed in BF16."""
     native = {"fp8": device.fp8_flops, "int8": device.int8_ops, "fp4": device.fp4_flops}.get(weights, 1.0)
     return WEIGHTS[weights] if native else RAISED[weights]
-
-
-def lane_device(device: Device, share: float, serial: float) -> Device:
-    """A device's rates for a lane with `share` of its SMs: that share of arithmetic, more of the bandwidth."""
-    if share == 1.0:
-        return device
-    peaks = {name: getattr(device, name) * share for name in ("bf16_flops", "fp8_flops", "int8_ops", "fp4_flops")}
-    return replace(device, memory_bw=device.memory_bw * bandwidth_share(share, serial), **peaks)
 
 
 class Gather:

@@ -23,13 +23,16 @@ class Slow:
 
     def __post_init__(self) -> None:
         device, use, name = self.pool.device, self.use, self.pool.weights
-        a = use.share_serial
-        self.bandwidth = device.memory_bw * self.share / (a + (1 - a) * self.share)
+        math, bandwidth = (
+            ((1 + limit**-3) / (self.share**-3 + limit**-3)) ** (1 / 3)
+            for limit in (use.share_arithmetic, use.share_bandwidth)
+        )
+        self.bandwidth = device.memory_bw * bandwidth
         native = {"fp8": device.fp8_flops, "int8": device.int8_ops, "fp4": device.fp4_flops}.get(name, 0.0)
         peak = native or device.bf16_flops
-        self.gemm_peak = peak * self.share * (getattr(use, f"gemm_{name}") if native else use.gemm_bf16)
-        self.moe_peak = peak * self.share * use.moe_gemm
-        self.bf16 = device.bf16_flops * self.share
+        self.gemm_peak = peak * math * (getattr(use, f"gemm_{name}") if native else use.gemm_bf16)
+        self.moe_peak = peak * math * use.moe_gemm
+        self.bf16 = device.bf16_flops * math
 
     def step(self, contexts: Sequence[int], chunks: Sequence[Chunk]) -> float:
         """Seconds of one step whose decodes have `contexts`; every chunk passes all layers."""
