@@ -192,6 +192,7 @@ RINGS: dict[str, set[str]] = {
     "core.engine.lane": {"core.engine.replica"},
     "core.engine.plain": {"core.engine.lane", "core.engine.replica"},
     "core.engine.preemption": {"core.engine.replica"},
+    "core.engine.shared_device": {"core.engine.lane", "core.engine.replica"},
     "core.engine.swapping": {"core.engine.replica"},
     # A Program can be numbered and proven, by parts that know it.
     "program.program": {"program.index", "program.prove"},

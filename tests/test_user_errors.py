@@ -177,7 +177,6 @@ FILE = [
         [":14: engine.token_budget: token_budget 128 must be at least max_seq"],
     ),
     ("run:", "engine: {lanes: [{share: 2}]}\nrun:", [":14: engine.lanes.0.share: 2 must be at most 1"]),
-    ("run:", "engine: {lanes: [{share: 0.8}, {share: 0.8}]}\nrun:", [":14: engine.lanes: the shares add up to 1.6"]),
     ("run:", "engine: {lanes: [{prefill: false}]}\nrun:", [":14: engine.lanes: no lane computes prompts"]),
     ("run:", "engine: {preemption: swap}\nrun:", [":14: engine.preemption", "host_kv_gb"]),
     ("run:", "engine: {memory_fraction: 1.5}\nrun:", [":14: engine.memory_fraction: 1.5 must be at most 1"]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -53,6 +53,27 @@ class Piece(NamedTuple):
         return piece
 
 
+class Running(NamedTuple):
+    """A step that runs beside others: its shape, and the KV tokens and those in windows that its decodes read."""
+
+    shape: StepShape
+    kv: int
+    window: int
+
+
+class Sharing(Protocol):
+    """How lanes of one device slow one another.
+
+    switch: picoseconds before a step whose lane has another share than in its last step.
+    """
+
+    switch: int
+
+    def factors(self, running: Sequence[Running]) -> list[float]:
+        """The factor, at least 1, on the time of each step alone with its share while all run side by side."""
+        ...
+
+
 class Store(NamedTuple):
     """A host's memory that keeps the KV of a replica, whose devices have one layout for prompts, another for decodes.
 
@@ -72,6 +93,7 @@ class Estimator(Protocol):
     """Answers for one pool: one model in one layout on one device, under one engine.
 
     window: tokens that a sliding-window layer attends to, 0 where the model has none; `Piece.per_window` uses it.
+    One whose lanes slow one another has `sharing` as well, a `Sharing`; without it lanes divide the SMs and no more.
     One whose devices change their layout has a `store` as well, a `Store`.
     One whose replicas survive the loss of a device has `after_loss(lost)` as well (the function of this name).
     One that answers for a single chunk without a shape has `one_chunk(decodes, tokens, context)` as well: base and

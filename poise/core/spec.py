@@ -41,12 +41,18 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One stream of steps on a replica's device; lanes of a replica share it by their `share` of its SMs."""
+    """One stream of steps on a replica's device; lanes of a replica share it by their `share` of its SMs.
+
+    Shares may add up to more than 1: steps that run side by side then divide the SMs by their shares, and one that runs
+    alone has its own.  borrows: a step that begins while no other lane has work takes all SMs, as where an engine sizes
+    its lanes anew before each step; one that begins later divides them with it.
+    """
 
     name: str = "main"
     prefill: bool = True
     decode: bool = True
     share: float = 1.0
+    borrows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

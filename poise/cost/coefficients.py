@@ -13,6 +13,7 @@ from poise.core.units import SECOND
 from poise.cost.collective import Line, Link, all_gather, all_reduce_forms, all_to_all, far_all_reduce, p2p
 from poise.cost.efficiency import Efficiencies
 from poise.cost.layout import TOKEN_PARTS, Shard, link_of, shard
+from poise.cost.sm_share import reached
 from poise.cost.spans import Span, decode_s, prompt_s, raised_flops, rates, reach, spans
 
 ACTIVATION_BYTES = 2
@@ -126,14 +127,6 @@ def windowed_pairs(tokens: int, context: int, window: int) -> int:
     return whole * context + whole * (whole + 1) // 2 + (tokens - whole) * window
 
 
-def bandwidth_share(share: float, serial: float) -> float:
-    """The part of memory bandwidth that `share` of the SMs reaches, s / (a + (1−a)·s): more than s, as SMs share it.
-
-    The form is semi-PD's inverse fit of decode time against SM share (arXiv 2504.19867): time ∝ a/s + (1 − a).
-    """
-    return share / (serial + (1 - serial) * share)
-
-
 def arithmetic(device: Device, weights: Format, use: Efficiencies) -> tuple[float, float]:
     """(peak FLOP/s, GEMM efficiency) for a weight format; formats without a native path are raised to BF16.
 
@@ -169,10 +162,11 @@ class Builder:
         self.moe = pool.model.moe.layers / pool.model.layers if pool.model.moe else 0.0
         self.mixed, self.blocks = pool.model.mixed / pool.model.layers, pool.model.blocks / pool.model.layers
         self.dense = pool.model.dense_layers / pool.model.layers
-        self.bandwidth = pool.device.memory_bw * bandwidth_share(share, use.share_serial)
-        self.bf16 = pool.device.bf16_flops * share
-        self.precision, self.share = pool.precision, share
-        self.lane = rates(pool.device, self.bandwidth, share)
+        self.bandwidth = pool.device.memory_bw * reached(share, use.share_bandwidth)
+        self.math = reached(share, use.share_arithmetic)
+        self.bf16 = pool.device.bf16_flops * self.math
+        self.precision = pool.precision
+        self.lane = rates(pool.device, self.bandwidth, self.math)
         self.spans = spans(pool.model) if reading is None else reading
         self.reach = reach(pool.model)
 
@@ -210,7 +204,7 @@ class Builder:
 
     def peak(self, form: Format) -> float:
         """FLOP/s of the lane in a format."""
-        return arithmetic(self.pool.device, form, self.use)[0] * self.share
+        return arithmetic(self.pool.device, form, self.use)[0] * self.math
 
     def rate(self, part: Part) -> float:
         """FLOP/s that products of a part reach."""
@@ -237,13 +231,7 @@ class Builder:
         gemms += 2 * self.moe * self.product_s("shared") if moe and moe.shared else 0.0
         indexed = sum([span.count for span in self.spans if span.index]) / self.model.layers
         chosen = indexed * (2 * self.product_s("attention") + use.attention_s + use.light_s)
-        return (
-            gemms
-            + self.mixed * use.attention_s
-            + 2.5 * self.blocks * use.light_s
-            + self.moe * use.moe_s
-            + chosen
-        )
+        return gemms + self.mixed * use.attention_s + 2.5 * self.blocks * use.light_s + self.moe * use.moe_s + chosen
 
     def elementwise(self) -> float:
         """Per token, what light kernels move: two norms with residuals (8 widths), rotary (2), activation (3)."""

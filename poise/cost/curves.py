@@ -8,11 +8,12 @@ from poise.core.spec import Pool
 from poise.core.units import SECOND
 from poise.cost.coefficients import Coefficients, windowed_pairs
 from poise.cost.efficiency import Efficiencies
-from poise.cost.gather import Gather, lane_device
+from poise.cost.gather import Gather
 from poise.cost.grid import isotonic
 from poise.cost.layout import kv_bytes_per_layer
 from poise.cost.operator import TILE
 from poise.cost.ramp import Latent, Line, Ramp, Surface, spread
+from poise.cost.sm_share import reached, slower
 from poise.cost.spans import Span, prompt_s, reach
 from poise.cost.tables import Curve, Tables
 
@@ -43,7 +44,8 @@ class Curves:
     def __init__(self, pool: Pool, use: Efficiencies, tables: Tables, share: float) -> None:
         self.pool = pool
         self.curves: dict[str, Curve] = {}
-        gather = Gather(pool, use, tables, lane_device(pool.device, share, use.share_serial), share)
+        parts = reached(share, use.share_arithmetic), reached(share, use.share_bandwidth)
+        gather = Gather(pool, use, tables, slower(pool.device, *parts), share)
         self._rest: Coefficients = gather.roofline.build()
         self.step, self.sequence = self._rest.step, self._rest.sequence
         self.curves = gather.curves

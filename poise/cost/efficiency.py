@@ -35,11 +35,20 @@ SEQUENCE = (
     "(openfabric-systems/simllm pull request 204, which voids its own run for drift), of which "
     "asynchronous scheduling hides a part"
 )
+LANES = (
+    "fit to steps of LLaMA 7B and 13B on one A100 by vLLM of 2024 with 30 to 100 % of the SMs under MPS "
+    "(hao-ai-lab/MuxServe, examples/placement/llama.json), bench/fit_lanes.py, 2026-11"
+)
+FRICTION = (
+    "bound of Bullet (ASPLOS 2026, arXiv 2504.19516, figure 10): a large GEMM on more than 60 % of an A100's SMs is "
+    "slowed by less than 8 % beside a memory copy on the others"
+)
+SWITCH = "Bullet (arXiv 2504.19516, table 5): mean time to set a stream's SM mask, 4.1 µs"
 
 
-def stated(value: float, what: str, source: str) -> Any:
-    """A coefficient with its meaning and the source of its default."""
-    return field(default=value, metadata={"what": what, "source": source})
+def stated(value: float, what: str, source: str, most: float = 1.0) -> Any:
+    """A coefficient with its meaning and the source of its default; `most`: of one that is no duration."""
+    return field(default=value, metadata={"what": what, "source": source, "most": most})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +91,17 @@ class Efficiencies:
     scan_token_s: float = stated(
         0.052e-6, "time of a gated linear-attention layer's kernel per token of the longest chunk, which it walks", SCAN
     )
-    share_serial: float = stated(
-        0.62,
-        "a lane with share s of the SMs reaches s/(a + (1−a)·s) of the bandwidth: a few SMs nearly fill it",
-        "semi-PD (arXiv 2504.19867), TPOT = 0.628/s + 0.382 under a concurrent prefill lane, a = 0.628/1.010",
+    share_arithmetic: float = stated(
+        1.08,
+        "limit a of the arithmetic s·((1 + a³)/(s³ + a³))^(1/3) that a share s of the SMs reaches alone",
+        LANES,
+        inf,
     )
+    share_bandwidth: float = stated(0.45, "the same of memory bandwidth: a few SMs nearly fill it", LANES, inf)
+    share_friction: float = stated(
+        0.08, "how much longer a step takes beside others that use the whole bandwidth, beyond its part of it", FRICTION
+    )
+    share_switch_s: float = stated(4.1e-6, "time to give a lane another share, before its next step", SWITCH)
 
     def __post_init__(self) -> None:
         for f in fields(Efficiencies):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from poise.core.estimate import Estimator, Piece, StepShape, Store, after_loss
+from poise.core.estimate import Estimator, Piece, Sharing, StepShape, Store, after_loss
 
 
 def scaled(piece: Piece, factor: float) -> Piece:
@@ -44,6 +44,11 @@ class EstimatorWrapper:
     def store(self) -> Store | None:
         """The inner one's store of KV, if it has one."""
         return getattr(self.inner, "store", None)
+
+    @property
+    def sharing(self) -> Sharing | None:
+        """How lanes slow one another by the inner one's costs, if it says so."""
+        return getattr(self.inner, "sharing", None)
 
     def after_loss(self, lost: int) -> float | None:
         """The inner estimator's slowdown after the loss of devices."""

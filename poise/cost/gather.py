@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from math import inf
 
 from poise.core.errors import ScenarioError
@@ -11,7 +10,7 @@ from poise.core.layer import Attention, Mla
 from poise.core.model import Model
 from poise.core.precision import PARTS, Part
 from poise.core.spec import Device, Pool
-from poise.cost.coefficients import ACTIVATION_BYTES, Builder, bandwidth_share
+from poise.cost.coefficients import ACTIVATION_BYTES, Builder
 from poise.cost.efficiency import Efficiencies
 from poise.cost.formats import WEIGHT_ONLY, framework, weights_format
 from poise.cost.grid import isotonic
@@ -43,14 +42,6 @@ SENT = {"sglang": ("deepepmoe graph", "deepepmoe"), "trtllm": ("wideep_compute_c
 
 NORMAL = "deepep sms 20"
 """The table of DeepEP's normal mode with as many SMs as it takes by default (`Buffer.num_sms`)."""
-
-
-def lane_device(device: Device, share: float, serial: float) -> Device:
-    """A device's rates for a lane with `share` of its SMs: that share of arithmetic, more of the bandwidth."""
-    if share == 1.0:
-        return device
-    peaks = {name: getattr(device, name) * share for name in ("bf16_flops", "fp8_flops", "int8_ops", "fp4_flops")}
-    return replace(device, memory_bw=device.memory_bw * bandwidth_share(share, serial), **peaks)
 
 
 class Gather:

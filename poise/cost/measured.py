@@ -44,6 +44,10 @@ class MeasuredEstimator(Steps):
         """What it counts with where tables have nothing."""
         return self._recipe
 
+    def on(self, pool: Pool) -> MeasuredEstimator:
+        """The same tables for another pool."""
+        return MeasuredEstimator(pool, self._recipe, self._tables)
+
     def _derive(self, pool: Pool, share: float) -> Costs:
         return Curves(pool, self._recipe, self._tables, share)
 

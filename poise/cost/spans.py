@@ -69,9 +69,9 @@ class Rates(NamedTuple):
     fp8: float
 
 
-def rates(device: Device, bandwidth: float, share: float) -> Rates:
-    """Those of a lane with `share` of the SMs; 8 bits count as 16 on a device without them."""
-    return Rates(bandwidth, device.bf16_flops * share, (device.fp8_flops or device.bf16_flops) * share)
+def rates(device: Device, bandwidth: float, arithmetic: float) -> Rates:
+    """Those of a lane that reaches a part of the arithmetic; 8 bits count as 16 on a device without them."""
+    return Rates(bandwidth, device.bf16_flops * arithmetic, (device.fp8_flops or device.bf16_flops) * arithmetic)
 
 
 def read_bytes(pool: Pool, span: Span) -> float:

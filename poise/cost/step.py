@@ -15,6 +15,7 @@ from poise.core.units import NEVER
 from poise.cost.coefficients import derive
 from poise.cost.efficiency import Efficiencies
 from poise.cost.layout import check, kv_copies, swap
+from poise.cost.sm_share import STARVED, Contention, slower
 from poise.cost.spans import reach
 
 FULL = (1.0, 1.0)
@@ -98,6 +99,7 @@ class Steps:
         "_part_chunk",
         "_part_decode",
         "_pieces",
+        "_sharing",
         "_stages",
         "_state",
         "pool",
@@ -123,6 +125,7 @@ class Steps:
         self._calm: dict[float, Costs] = {}
         self._pieces: dict[tuple[int, float], Piece] = {}
         self._beside: dict[tuple[int, float], Decodes] = {}
+        self._sharing: Contention | None = None
         self._lane(1.0)
 
     def step(self, shape: StepShape) -> Piece:
@@ -175,6 +178,26 @@ class Steps:
             "kv": pool.kv,
             **({} if self._clocks == FULL else {"power_cap_w": pool.power_cap_w, "clocks": self._clocks}),
         }
+
+    @property
+    def sharing(self) -> Contention:
+        """How lanes of the pool slow one another."""
+        if self._sharing is None:
+            device = self.pool.device
+            math = self.on(replace(self.pool, device=slower(device, STARVED, 1.0)))
+            memory = self.on(replace(self.pool, device=slower(device, 1.0, STARVED)))
+            use = self.use
+            self._sharing = Contention(self.step, math.step, memory.step, use.share_friction, use.share_switch_s)
+        return self._sharing
+
+    @property
+    def use(self) -> Efficiencies:
+        """What it counts with."""
+        raise NotImplementedError
+
+    def on(self, pool: Pool) -> Steps:
+        """The estimator of another pool that counts as this one does."""
+        raise NotImplementedError
 
     def _derive(self, pool: Pool, share: float) -> Costs:
         """The costs of a lane of `pool` that has `share` of the SMs."""
@@ -347,6 +370,10 @@ class RooflineEstimator(Steps):
     def use(self) -> Efficiencies:
         """What it counts with."""
         return self._use
+
+    def on(self, pool: Pool) -> RooflineEstimator:
+        """The roofline of another pool."""
+        return RooflineEstimator(pool, self._use)
 
     def _derive(self, pool: Pool, share: float) -> Costs:
         return derive(pool, self._use, share)

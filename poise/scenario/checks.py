@@ -155,9 +155,6 @@ def _engine(engine: EngineSection, path: Path, places: Places) -> None:
         raise places.error(
             (*path, "lanes"), "no lane computes prompts, or none outputs; give one with prefill and one with decode"
         )
-    share = sum(lane.share for lane in engine.lanes)
-    if share > 1 + 1e-9:
-        raise places.error((*path, "lanes"), f"the shares add up to {share:g}; must be at most 1; lower some share")
 
 
 def _pool(scenario: Scenario, pool: PoolSection, path: Path, places: Places) -> None:

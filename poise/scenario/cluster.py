@@ -142,7 +142,7 @@ def _efficiencies(loaded: Loaded, given: dict[str, float], path: Path) -> dict[s
             raise loaded.places.error((*path, name), unknown(name, known))
     for each in fields(Roofline):
         value = given.get(each.name, 1.0)
-        if not each.name.endswith("_s") and not 0 < value <= 1:
+        if not each.name.endswith("_s") and not 0 < value <= each.metadata["most"]:
             rule = "above 0" if value <= 0 else "at most 1, a part of a datasheet figure"
             raise loaded.places.error((*path, each.name), f"{value:g} must be {rule}; give the {each.metadata['what']}")
     return dict(given)

@@ -33,7 +33,12 @@ class LaneSection(Section):
     name: str = Field(default=_LANE.name, description="a name for the lane")
     prefill: bool = Field(default=_LANE.prefill, description="whether the lane computes prompts")
     decode: bool = Field(default=_LANE.decode, description="whether the lane computes output tokens")
-    share: float = Field(default=_LANE.share, gt=0, le=1, description="the lane's share of the device's SMs")
+    share: float = Field(
+        default=_LANE.share, gt=0, le=1, description="the lane's share of the device's SMs; together they may exceed 1"
+    )
+    borrows: bool = Field(
+        default=_LANE.borrows, description="whether a step that begins while no other lane has work takes all SMs"
+    )
 
 
 def check_engine(name: str) -> str:

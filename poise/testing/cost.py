@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from poise.core.estimate import Piece, StepShape
+from poise.core.estimate import Piece, Running, StepShape
 from poise.core.units import ps
 
 
@@ -30,11 +31,24 @@ class LinearAdapters:
 
 
 @dataclass(frozen=True, slots=True)
+class LinearSharing:
+    """Steps that run beside others take `slowed` times as long."""
+
+    switch: int
+    slowed: float
+
+    def factors(self, running: Sequence[Running]) -> list[float]:
+        """The factor for each."""
+        return [self.slowed if len(running) > 1 else 1.0 for _ in running]
+
+
+@dataclass(frozen=True, slots=True)
 class LinearCost:
     """A step takes `step_s`, plus the given times for each decode, each prompt token and each KV token read.
 
     Chunks that pass only some of `layers` layers cost their share; lanes with an SM share s take 1/s as long.
-    copies: devices of which all but one may be lost, each of which takes half a step's time longer.
+    copies: devices of which all but one may be lost, each of which takes half a step's time longer.  slowed: the factor
+    on steps of lanes that run side by side.  switch_s: before a step of a lane with another share.
     """
 
     step_s: float = 0.01
@@ -48,6 +62,13 @@ class LinearCost:
     swap_bw: float = 1e9
     swap_run_s: float = 0.0
     copies: int = 1
+    slowed: float = 1.0
+    switch_s: float = 0.0
+
+    @property
+    def sharing(self) -> LinearSharing:
+        """How lanes slow one another."""
+        return LinearSharing(ps(self.switch_s), self.slowed)
 
     def step(self, shape: StepShape) -> Piece:
         """The piece of one step."""

@@ -23,9 +23,12 @@ class Slow:
 
     def __post_init__(self) -> None:
         device, use = self.pool.device, self.use
-        a = use.share_serial
-        self.bandwidth = device.memory_bw * self.share / (a + (1 - a) * self.share)
-        self.bf16 = device.bf16_flops * self.share
+        self.math, bandwidth = (
+            ((1 + limit**-3) / (self.share**-3 + limit**-3)) ** (1 / 3)
+            for limit in (use.share_arithmetic, use.share_bandwidth)
+        )
+        self.bandwidth = device.memory_bw * bandwidth
+        self.bf16 = device.bf16_flops * self.math
         self.moe_peak = self.peak("experts") * use.moe_gemm
 
     def peak(self, part: str) -> float:
@@ -33,7 +36,7 @@ class Slow:
         name, device = getattr(self.pool.precision, part).format, self.pool.device
         fp4 = device.fp4_flops
         native = {"fp8": device.fp8_flops, "int8": device.int8_ops, "fp4": fp4, "mxfp4": fp4}.get(name, 0.0)
-        return (native or device.bf16_flops) * self.share
+        return (native or device.bf16_flops) * self.math
 
     def gemm_peak(self, part: str) -> float:
         """FLOP/s that its products reach."""

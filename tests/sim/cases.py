@@ -181,6 +181,7 @@ REJECTING: tuple[Callable[[], Any], ...] = (eager_min_ttft, eager_pull)
 ALONE = (Lane(),)
 PREFILL_FIRST = (Lane("p", True, False, 0.5), Lane("d", False, True, 0.5))
 DECODE_FIRST = (Lane("d", False, True, 0.5), Lane("p", True, False, 0.5))
+OVERLAPPING = (Lane("p", True, False, 1.0), Lane("d", False, True, 0.8, borrows=True))
 
 
 class Restless:
@@ -669,7 +670,7 @@ def cases(draw: st.DrawFn, scaled_percent: int = 25, ranked_percent: int = 25, l
         reserve_prompt=_often(draw, 50),
         host_kv_bytes=draw(st.sampled_from((0, 50_000, 300_000))),
         first_token=draw(st.sampled_from(("decode", "prefill"))),
-        lanes=draw(st.sampled_from((ALONE, ALONE, PREFILL_FIRST, DECODE_FIRST))),
+        lanes=draw(st.sampled_from((ALONE, ALONE, PREFILL_FIRST, DECODE_FIRST, OVERLAPPING))),
     )
     window = draw(st.sampled_from((0, 0, 16)))
     cost = LinearCost(
@@ -683,6 +684,8 @@ def cases(draw: st.DrawFn, scaled_percent: int = 25, ranked_percent: int = 25, l
         swap_bw=draw(st.sampled_from((1e3, 1e5))) / unit,
         swap_run_s=draw(st.sampled_from((0, 0, 2))) * unit,
         copies=draw(st.sampled_from((1, 2, 3))),
+        slowed=draw(st.sampled_from((1.0, 1.0, 1.5))),
+        switch_s=draw(st.sampled_from((0, 0, 2))) * unit,
     )
     prefills = draw(st.integers(1, replicas - 1)) if pairs else 0
     roles = ["prefill"] * prefills + ["decode"] * (replicas - prefills) if pairs else ["mixed"] * replicas

@@ -11,8 +11,9 @@ from poise.core.engine.decode_group import DecodeGroup
 from poise.core.engine.hold import span, steps_within
 from poise.core.engine.layer_preemption import LayerPass
 from poise.core.engine.plain import fill, may_fill
+from poise.core.engine.shared_device import Job
 from poise.core.errors import PolicyError
-from poise.core.estimate import Chunk, Piece, StepShape, Store, one_chunk
+from poise.core.estimate import Chunk, Piece, Running, StepShape, Store, one_chunk
 from poise.core.fast_tuple import made
 from poise.core.request import Phase, Sequence
 from poise.core.spec import Engine, Lane
@@ -40,9 +41,9 @@ class LaneState:
 
     __slots__ = (
         "_decodes_alone", "_one_chunk", "_pieces", "_shared_pieces", "alone", "began_at", "budget", "calm", "chunks",
-        "compose", "decoded", "engine", "estimate", "fills", "first", "group", "growth", "hold", "index", "joining",
-        "left", "left_at", "long_prefill", "model_layers", "passing", "paused", "preempted", "prefilling", "reading",
-        "replica", "review_at", "space", "spec", "steps", "swapping", "tokens", "until",
+        "compose", "decoded", "engine", "estimate", "fills", "first", "group", "growth", "hold", "index", "job",
+        "joining", "left", "left_at", "long_prefill", "model_layers", "passing", "paused", "preempted", "prefilling",
+        "reading", "replica", "review_at", "space", "spec", "steps", "swapping", "tokens", "until",
     )  # fmt: skip
 
     def __init__(self, replica: Replica, index: int, spec: Lane, layers: int) -> None:
@@ -87,6 +88,7 @@ class LaneState:
         self.alone: Piece | None = None
         self.passing: LayerPass | None = None  # the running batch, where it may be interrupted between two layers
         self.left: LayerPass | None = None  # what was left at `left_at`
+        self.job: Job | None = None  # the running step, where other lanes may run beside it
         self.left_at = 0
         self.review_at = NEVER  # the decode step of the preemption policy's next review
 
@@ -277,6 +279,7 @@ class LaneState:
         stats.batches += 1
         self.steps = 0
         self.until = NEVER
+        self.job = None
         if self.decoded:
             self.decoded = False
             group.step += steps
@@ -504,17 +507,25 @@ class LaneState:
             if not first_layer:
                 tokens += count
         self.tokens = tokens
-        piece = self.estimate(made(StepShape, (decodes, tuple(chunks), batch.share or self.spec.share)))
-        first = piece.base + self.swapping + self.reading
+        device = self.replica.device
+        share = (batch.share or self.spec.share) if device is None else device.claim(self, batch.share)
+        shape = made(StepShape, (decodes, tuple(chunks), share))
+        piece = self.estimate(shape)
+        apart = self.swapping + self.reading
+        context = window = 0
+        first = piece.base + apart
         if decodes:
             context = group.context(group.step)
             if context > piece.until_kv:
                 piece = piece.at(context)
-                first = piece.base + self.swapping + self.reading
+                first = piece.base + apart
             first += piece.per_kv * context
             if group.window:
                 group.steps_to_crossing()
-                first += piece.per_window * group.window_context(group.step)
+                window = group.window_context(group.step)
+                first += piece.per_window * window
+        if device is not None:
+            self.job = Job(Running(shape, context, window), apart, self.estimate)
         self.swapping = self.growth = 0
         self.decoded = decodes > 0
         self.hold = batch.hold
@@ -522,9 +533,9 @@ class LaneState:
         self.began_at = now
         self.until = now + first
         if batch.leave:
-            self._begin_pass(batch, tuple(chunks), first - piece.base, now)
+            self._begin_pass(batch, tuple(chunks), share, first - piece.base, now)
 
-    def _begin_pass(self, batch: Batch, chunks: tuple[Chunk, ...], swapping: int, now: int) -> None:
+    def _begin_pass(self, batch: Batch, chunks: tuple[Chunk, ...], share: float, swapping: int, now: int) -> None:
         """Let the step just begun be interrupted between two layers; one interrupted at this very instant continues."""
         if self.decoded:
             raise PolicyError(
@@ -534,7 +545,7 @@ class LaneState:
         before = self.left if self.left_at == now else None
         ids = tuple([sequence.id for sequence, _ in self.chunks])
         self.passing = passing = LayerPass(
-            self.model_layers, self.estimate, ids, chunks, batch.share or self.spec.share, self.first, swapping, before
+            self.model_layers, self.estimate, ids, chunks, share, self.first, swapping, before
         )
         self.first = passing.duration
         self.until = now + (passing.next_after(0)[1] if self.replica.one_step else self.first)
@@ -544,6 +555,9 @@ class LaneState:
         group = self.group
         n, step = group.n, group.step
         entries, _, hold, share, _, wake_at, _ = batch
+        device = self.replica.device
+        if device is not None:
+            share = device.claim(self, share)
         pieces = self._pieces
         piece = pieces[n] if n < len(pieces) and not share else None
         if piece is None:
@@ -575,6 +589,10 @@ class LaneState:
             self._check_wake(batch, now)
             if steps > 1:
                 steps = min(steps, steps_within(first, growth, wake_at - now, False) + 1)
+        if device is not None:
+            seen = group.window_context(step) if group.window else 0
+            apart = self.swapping + self.reading
+            self.job = Job(Running(StepShape(n, (), share), context, seen), apart, self.estimate)
         self.tokens = self.swapping = 0
         self.decoded = True
         # Behind a request without a slot for its adapter another one may find a place.

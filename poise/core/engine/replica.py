@@ -26,6 +26,7 @@ from poise.core.engine.outcome import DONE, FIRST_TOKEN, PARKED, PREFILLED, PULL
 from poise.core.engine.pins import Pins
 from poise.core.engine.preemption import Preemptor
 from poise.core.engine.ranked_pool import RankedPool
+from poise.core.engine.shared_device import SharedDevice
 from poise.core.engine.slowness import Slow, Slowdown
 from poise.core.engine.swapping import SwapSpace
 from poise.core.engine.waiting import Fcfs, Ordered, Watched
@@ -58,6 +59,7 @@ class Replica:
         "cache",
         "closed",
         "decode_lane",
+        "device",
         "encoding",
         "engine",
         "estimator",
@@ -107,7 +109,7 @@ class Replica:
         self.served: Callable[[RequestView, int, int], None] | None = getattr(batcher, "served", None)
         self.cache = cache
         self.sends = sends
-        self.one_step = one_step
+        self.one_step = one_step or len(engine.lanes) > 1
         self._returned: Callable[[RequestView, int], None] | None = getattr(cache, "returned", None)
         self._admitted: Callable[[Sequence, int], None] | None = getattr(cache, "admitted", None)
         self._gives_way: Callable[[RequestView], Any] | None = getattr(cache, "gives_way", None)
@@ -117,6 +119,7 @@ class Replica:
         self.lanes = [LaneState(self, index, spec, layers) for index, spec in enumerate(engine.lanes)]
         for lane in self.lanes:
             lane.review_at = 0 if hasattr(preempt, "review") else NEVER
+        self.device = SharedDevice(self) if len(self.lanes) > 1 else None
         self.space.set_lanes(self.lanes)
         self.prefill_lane = next(lane for lane in self.lanes if lane.spec.prefill)
         self.decode_lane = next(lane for lane in self.lanes if lane.spec.decode)
@@ -455,6 +458,8 @@ class Replica:
     def _schedule(self, now: int) -> None:
         """Find the next instant at which something ends here."""
         lanes = self.lanes
+        if self.device is not None:
+            self.device.settle(now)
         freed, self.preemptor.freed = self.preemptor.freed, False
         if len(lanes) > 1:
             # A lane that composed before another one freed blocks may find room for who waits at the next boundary.

@@ -8,8 +8,9 @@ at most `prompt_slowdown` times as long. Shares are searched from the present on
 would by `buffer` or more. Its prompts go shortest first: set `policies.queue: shortest_prompt`.
 
 The bounds, the threshold and the step are ours; the paper's notes name no figures. Decodes are counted with their
-prompts' tokens, without their output so far. Lanes do not slow one another here beyond their shares, so the
-contention for memory that the paper predicts is left out.
+prompts' tokens, without their output so far. A step beside which the other lane has nothing to compute gets all SMs.
+Predicted is each lane alone with its share: the contention for memory, which the paper predicts too, is met only as the
+step runs.
 """
 
 from __future__ import annotations
@@ -58,9 +59,12 @@ class Nexus(Chunked):
         if lane.spec.decode:
             self._decodes = lane.decoding, lane.decoding_prompts
             prompts = lane.waiting or lane.running > lane.decoding
-            return Batch(batch.entries, batch.decode, ONE_STEP if prompts else batch.hold, round(1 - self.share, 6))
+            share = round(1 - self.share, 6) if prompts else 1.0
+            return Batch(batch.entries, batch.decode, ONE_STEP if prompts else batch.hold, share)
         chunks = self._chunks(lane, batch)
         if chunks:
+            if lane.running <= len(lane.prefilling):
+                return Batch(batch.entries, batch.decode, batch.hold, 1.0)
             share = self._search(lane, chunks)
             if abs(share - self.share) >= self.buffer - 1e-9:
                 self.share = share
@@ -74,8 +78,6 @@ class Nexus(Chunked):
     def _search(self, lane: LaneView, chunks: tuple[Chunk, ...]) -> float:
         """The share of prompts."""
         decodes, context = self._decodes
-        if not decodes:
-            return 1 - self.least
         if lane.free_blocks > self.kv_low * lane.total_blocks:
             most = self.decode_slowdown * lane.predict((), decodes, context, 1.0)
             return self._extreme(self.step, lambda share: lane.predict((), decodes, context, 1 - share) <= most)

@@ -1,18 +1,20 @@
 """semi-PD (arXiv 2504.19867): prompts and decodes on two lanes of one device, whose SM shares follow what is observed.
 
-Both lanes share weights and KV blocks; each composes as `chunked` does. At the end of each window the shares x
-(prompts) and y = 1 − x (decodes) are reviewed: where a quantile of the window's times to first token misses its limit
-and that of the times per output token does not, x grows by steps until the fitted a₁/(x − λ) + a₂ is within the limit,
-or by `most_steps`; symmetrically for b₁/y + b₂; else they stay. λ is the share that the window's prompts needed,
-by the cost model. Lines are fitted to the last windows.
+Both lanes share weights and KV blocks; each composes as `chunked` does. The shares x of prompts and y of decodes may
+exceed the device together: steps that run side by side then divide it, x' = x/(x + y) for prompts, and a step alone has
+its own share. At the end of each window they are reviewed (algorithm 1): where a quantile of the window's times to
+first token misses its limit and that of the times per output token does not, x grows by steps, or y shrinks where x is
+1, until the fitted a₁/(x' − λ) + a₂ is within the limit, or by `most_steps`; symmetrically for b₁/y' + b₂; else they
+stay. λ is the share that the window's prompts needed, by the cost model. Lines are fitted to the last windows.
 
-The paper lets x and y exceed the device together (MPS divides it); here they add up to 1, as lanes
-are not slowed by one another beyond their shares. Windows are in seconds, the paper's in iterations.
+Windows are in seconds, the paper's in iterations. Resident workers and the delayed hand-over hide a switch, of which
+the paper names no time; here the cost model's time of a switch counts.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -33,8 +35,8 @@ MOST_REMEMBERED = 1 << 16
 class SemiPd(Chunked):
     """Compose on two lanes and move their shares; `tokens` and `long_prefill` as in `Chunked`.
 
-    ttft_s, tpot_s: limits, of which `quantile` of the requests are to keep each.  share: of prompts at the start.
-    window_s: seconds.  step, most_steps: how far the share moves at a time.  least: share that each lane keeps.
+    ttft_s, tpot_s: limits, of which `quantile` of the requests are to keep each.  share, decode_share: of prompts and
+    of decodes at the start.  window_s: seconds.  step, most_steps: how far a share moves at a time.  least: of a share.
     """
 
     decodes_alone: ClassVar[bool] = False
@@ -43,7 +45,8 @@ class SemiPd(Chunked):
     ttft_s: float = 0.3
     tpot_s: float = 0.15
     quantile: float = 0.9
-    share: float = 0.5
+    share: float = 1.0
+    decode_share: float = 1.0
     window_s: float = 5.0
     step: float = 0.05
     most_steps: int = 4
@@ -53,15 +56,17 @@ class SemiPd(Chunked):
     _ttft: list[float] = field(default_factory=list, init=False, repr=False, compare=False)
     _tpot: list[float] = field(default_factory=list, init=False, repr=False, compare=False)
     _prompts: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
-    _windows: deque[tuple[float, float, float, float]] = field(
+    _windows: deque[tuple[float, float, float, float, float]] = field(
         default_factory=lambda: deque(maxlen=KEPT), init=False, repr=False, compare=False
     )
 
     def __post_init__(self) -> None:
         if min(self.ttft_s, self.tpot_s, self.window_s, self.step) <= 0 or self.most_steps < 0:
             raise ValueError("ttft_s, tpot_s, window_s and step are above 0, and most_steps is 0 or more")
-        if not 0 < self.least <= 0.5 or not self.least <= self.share <= 1 - self.least or not 0 < self.quantile <= 1:
-            raise ValueError("least lies in (0, 0.5], share in [least, 1 - least], and quantile in (0, 1]")
+        if not 0 < self.least <= min(self.share, self.decode_share) or max(self.share, self.decode_share) > 1:
+            raise ValueError("least is above 0, and share and decode_share lie in [least, 1]")
+        if not 0 < self.quantile <= 1:
+            raise ValueError("quantile lies in (0, 1]")
 
     def served(self, request: RequestView, tokens: int, now: int) -> None:
         """A request made its first token, or its last."""
@@ -84,7 +89,7 @@ class SemiPd(Chunked):
         batch = Chunked.batch(self, lane)
         if lane.spec.prefill and lane.spec.decode:
             return batch
-        share = self.share if lane.spec.prefill else round(1 - self.share, 6)
+        share = self.share if lane.spec.prefill else self.decode_share
         return Batch(batch.entries, batch.decode, batch.hold, share, wake_at=self._ends_at if lane.decoding else 0)
 
     def _look(self, lane: LaneView) -> None:
@@ -95,24 +100,38 @@ class SemiPd(Chunked):
         self._ttft, self._tpot, self._prompts = [], [], []
         if ttft is None or tpot is None:
             return
-        self._windows.append((self.share, load, ttft, tpot))
+        parts = self._part(self.share, self.decode_share), self._part(self.decode_share, self.share)
+        self._windows.append((*parts, load, ttft, tpot))
         late, slow = ttft > self.ttft_s, tpot > self.tpot_s
-        if late != slow:
-            self.share = self._moved(load, late)
+        if late and not slow:
+            self.share, self.decode_share = self._moved(self.share, self.decode_share, self._predict_ttft(load))
+        elif slow and not late:
+            self.decode_share, self.share = self._moved(self.decode_share, self.share, self._predict_tpot())
 
-    def _moved(self, load: float, late: bool) -> float:
-        """The first share in steps at which the missed limit is predicted to be kept."""
-        if late:
-            slope, rest = fitted([(1 / max(x - at, 0.01), ttft) for x, at, ttft, _ in self._windows])
-        else:
-            slope, rest = fitted([(1 / (1 - x), tpot) for x, _, _, tpot in self._windows])
-        share = self.share
+    def _part(self, own: float, other: float) -> float:
+        """The part of the device that a lane has beside the other one."""
+        return own / max(1.0, own + other)
+
+    def _moved(self, own: float, other: float, kept: Callable[[float], bool]) -> tuple[float, float]:
+        """The shares of the lane that misses its limit and of the other, moved until the limit is predicted kept."""
         for _ in range(self.most_steps):
-            share = round(min(max(share + (self.step if late else -self.step), self.least), 1 - self.least), 6)
-            predicted = slope / (max(share - load, 0.01) if late else 1 - share) + rest
-            if predicted <= (self.ttft_s if late else self.tpot_s):
+            if kept(self._part(own, other)):
                 break
-        return share
+            if own < 1:
+                own = round(min(own + self.step, 1.0), 6)
+            else:
+                other = round(max(other - self.step, self.least), 6)
+        return own, other
+
+    def _predict_ttft(self, load: float) -> Callable[[float], bool]:
+        """Whether prompts are predicted in time with a part of the device."""
+        slope, rest = fitted([(1 / max(x - at, 0.01), ttft) for x, _, at, ttft, _ in self._windows])
+        return lambda part: slope / max(part - load, 0.01) + rest <= self.ttft_s
+
+    def _predict_tpot(self) -> Callable[[float], bool]:
+        """Whether decodes are predicted in time with a part of the device."""
+        slope, rest = fitted([(1 / y, tpot) for _, y, _, _, tpot in self._windows])
+        return lambda part: slope / part + rest <= self.tpot_s
 
 
 def _quantile(values: list[float], part: float) -> float | None:

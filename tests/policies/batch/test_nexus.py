@@ -37,8 +37,10 @@ def test_decodes_come_first_where_kv_runs_short() -> None:
     assert shares(Nexus(kv_low=1.0, prompt_slowdown=4.0), 4) == (0.25, 0.75)
 
 
-def test_without_decodes_prompts_get_most() -> None:
-    assert shares(Nexus(), 0) == (0.9, 0.1)
+def test_a_lane_alone_gets_all_sms() -> None:
+    assert shares(Nexus(), 0)[0] == 1.0
+    lane = a_lane(decoding=decoding(4), engine=Engine(lanes=LANES), cost=COST)
+    assert Nexus().batch(lane).share == 1.0
 
 
 def test_small_changes_are_left_alone() -> None:
