@@ -41,6 +41,8 @@ class EngineDefaults:
     quantised_kv: the format of KV values with quantised weights, where not stated.
     ahead: the next step is composed while one runs (asynchronous scheduling).
     prefill_first: steps compute prompts alone while any waits, where others mix them with decodes.
+    composes: the batcher that is this engine's own, "" for one that the fields here choose.
+    preempt: its preemption policy.
     ungrouped: makers of devices on which decode attention reads keys and values for each query head, not once for the
         heads that share them, and how many times longer than its bytes take that lasts.
     reached: by device, by maker or ("") for all others, where kernels are far from those that were measured.
@@ -70,6 +72,8 @@ class EngineDefaults:
     quantised_kv: Format = "bf16"
     ahead: bool = False
     prefill_first: bool = False
+    composes: str = ""
+    preempt: str = "last_admitted"
     ungrouped: Mapping[str, float] = field(default_factory=dict, hash=False)
     reached: Mapping[str, Reached] = field(default_factory=dict, hash=False)
     splits_layers: bool = False
@@ -82,6 +86,8 @@ class EngineDefaults:
     @property
     def batcher(self) -> str:
         """The batcher that composes steps as this engine does."""
+        if self.composes:
+            return self.composes
         if self.prefill_first:
             return "prefill_first"
         return "asynchronous" if self.ahead else "chunked"

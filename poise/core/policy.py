@@ -271,6 +271,10 @@ class Batcher(Protocol):
     `waits(sequence, place)` and `waited(sequence)`: called for each request that begins to wait here and that no longer
     does. `place` sorts as the queue does, None where the queue's order is not fixed. If they are not called
     (`lane.queue()` is not empty and `waits` was never called), the batcher scans the queue itself.
+    With `prompts_first = True` it is called before room is made for decodes, which is done once they take part; it may
+    have `retracted(lane)`, called when requests were preempted for that. With `late_prefix = True` prompts find what
+    others compute once that step is over, and cached prefixes are evicted node by node. One with `pairs = False` serves
+    no pool that prefills or decodes alone.
     """
 
     def batch(self, lane: LaneView) -> Batch:

@@ -232,6 +232,10 @@ _TABLE: Final = (
             "waited": "waited(sequence): it no longer does",
             "phases": "True where it gives a device to prompts or to decodes alone",
             "lanes": "True where it shares a device between a lane for prompts and one for decodes",
+            "prompts_first": "True where it is called before room is made for decodes",
+            "retracted": "retracted(lane): with `prompts_first`, requests were preempted for that room",
+            "late_prefix": "True where prompts find what others compute once that step is over",
+            "pairs": "False where it serves no pool that prefills or decodes alone",
         },
     ),
     Slot(

@@ -74,7 +74,15 @@ class Fleet:
     def batcher(self) -> str:
         """Its engines' batch policy."""
         engine = self.pools[0].engine
-        return engine_defaults(engine.name, engine.version).batcher
+        known = engine_defaults(engine.name, engine.version)
+        return "prefill_first" if self.split and known.prefill_first else known.batcher
+
+    @property
+    def preempt(self) -> str:
+        """Its engines' preemption policy."""
+        engine = self.pools[0].engine
+        known = engine_defaults(engine.name, engine.version)
+        return "last_admitted" if self.split else known.preempt
 
     def cluster(self) -> Cluster:
         """What is simulated."""
@@ -83,7 +91,7 @@ class Fleet:
     def policies(self, scaler: str = "", settings: Mapping[str, Any] | None = None) -> Policies:
         """Its policies: the router, batches as its engine makes them, and a scaler where one is named."""
         grows = build("scaler", scaler, dict(settings or {})) if scaler else None
-        return Policies(router=build("router", self.router), batcher=build("batcher", self.batcher), scaler=grows)
+        return Policies(router=self.router, batcher=self.batcher, preempt=self.preempt, scaler=grows)
 
     def with_replicas(self, counts: tuple[int, ...]) -> Fleet:
         """The same with these numbers of replicas; pools without any are left out."""

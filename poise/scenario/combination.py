@@ -38,6 +38,11 @@ def check_batcher(pool: Pool, batcher: Batcher, cost: object = None) -> None:
             f"policies.batcher: {name} mixes prompts and decodes, and the term {parted[0]} changes "
             "the layout in between; take `batcher: seesaw`, or leave the term out"
         )
+    if pool.role != "mixed" and not getattr(batcher, "pairs", True):
+        raise ScenarioError(
+            f"policies.batcher: {name} keeps room for outputs beside prompts, and pool {where!r} is for {pool.role} "
+            "alone; take `batcher: prefill_first`, or role mixed"
+        )
     if getattr(batcher, "phases", False) and len(pool.engine.lanes) > 1:
         raise ScenarioError(
             f"policies.batcher: {name} gives the whole device to prompts or to decodes; pool {where!r} has "

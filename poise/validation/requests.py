@@ -47,7 +47,9 @@ def sizes(condition: Condition, count: int) -> tuple[NDArray[np.int32], NDArray[
 
 def all_at_once(condition: Condition, count: int, concurrency: int = 0) -> Workload:
     """`count` requests that wait from the beginning, of which at most `concurrency` (0: all) are sent at once."""
-    return Workload(np.zeros(count, dtype=np.int64), *sizes(condition, count), concurrency=concurrency)
+    prompts, outputs = sizes(condition, count)
+    at_once = np.zeros(count, dtype=np.int64)
+    return Workload(at_once, prompts, outputs, max_tokens=outputs, concurrency=concurrency)
 
 
 def at_rate(condition: Condition) -> Workload:
@@ -56,9 +58,12 @@ def at_rate(condition: Condition) -> Workload:
     waits = [gaps(load, rate, count, chance) for rate, count in zip(load.rates, counts(load), strict=True)]
     arrival = np.rint(np.cumsum(np.concatenate(waits)) * SECOND).astype(np.int64)
     count = len(arrival)
+    given, outputs = sizes(condition, count)
     return Workload(
         arrival - arrival[0],
-        *sizes(condition, count),
+        given,
+        outputs,
+        max_tokens=outputs,
         prefixes=prompts(load, round(condition.prompt), count) if load.system or load.prompts else None,
     )
 

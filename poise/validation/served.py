@@ -17,6 +17,7 @@ from poise.policies.batch.asynchronous import Asynchronous
 from poise.policies.batch.chunked import Chunked
 from poise.policies.batch.gathered import Gathered
 from poise.policies.batch.prefill_first import PrefillFirst
+from poise.policies.batch.sglang import SGLang
 from poise.scenario.engine_cost import EngineCost, Speculative
 from poise.scenario.simulate import simulate
 from poise.validation.condition import Condition, NotCoveredError
@@ -58,7 +59,9 @@ def run_of(condition: Condition, workload: Workload) -> Run:
     layout = condition.setup.layout
     drafts = Speculative(layout.drafts) if layout and layout.drafts else None
     cost = EngineCost(condition.engine, condition.version, drafts)
-    policies = Policies(batcher=batcher_of(condition))
+    batcher = batcher_of(condition)
+    own = isinstance(batcher, SGLang)
+    policies = Policies(batcher=batcher, preempt="fewest_outputs" if own else None)
     run = simulate(Cluster(condition.pools), workload, policies, cost=cost, belief=INSTANT)
     if not any(status == FINISHED for status in run.records.status):
         raise NotCoveredError("no request of the load can be served by this layout")
@@ -68,6 +71,8 @@ def run_of(condition: Condition, workload: Workload) -> Run:
 def batcher_of(condition: Condition) -> Batcher:
     """The engine's batch settings, with what its scripts set."""
     recipe, known = condition.setup.recipe, engine_defaults(condition.engine, condition.version)
+    if known.composes == "sglang" and all(pool.role == "mixed" for pool in condition.pools):
+        return SGLang(recv_interval=recipe.recv_interval, ignore_eos=True)
     if known.prefill_first:
         return PrefillFirst(recv_interval=recipe.recv_interval)
     ranks = max(pool.data for pool in condition.pools)

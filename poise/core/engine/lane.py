@@ -40,10 +40,17 @@ class LaneState:
     """
 
     __slots__ = (
+<<<<<<< HEAD
         "_decodes_alone", "_one_chunk", "_pieces", "_shared_pieces", "alone", "began_at", "budget", "calm", "chunks",
         "compose", "decoded", "engine", "estimate", "fills", "first", "group", "growth", "hold", "index", "job",
         "joining", "left", "left_at", "long_prefill", "model_layers", "passing", "paused", "preempted", "prefilling",
         "reading", "replica", "review_at", "space", "spec", "steps", "swapping", "tokens", "until",
+=======
+        "_decodes_alone", "_one_chunk", "_pieces", "_prompts_first", "_shared_pieces", "alone", "began_at", "budget",
+        "calm", "chunks", "compose", "decoded", "engine", "estimate", "fills", "first", "group", "growth", "hold",
+        "index", "joining", "left", "left_at", "long_prefill", "model_layers", "passing", "paused", "preempted",
+        "prefilling", "reading", "replica", "review_at", "space", "spec", "steps", "swapping", "tokens", "until",
+>>>>>>> h/sglang
     )  # fmt: skip
 
     def __init__(self, replica: Replica, index: int, spec: Lane, layers: int) -> None:
@@ -54,6 +61,7 @@ class LaneState:
         self.space = replica.space
         self.compose = replica.batcher.batch
         self._decodes_alone: bool = getattr(replica.batcher, "decodes_alone", False)
+        self._prompts_first: bool = getattr(replica.batcher, "prompts_first", False)
         self.estimate: Callable[[StepShape], Piece] = replica.estimator.step
         self.model_layers = layers
         self.group = DecodeGroup(self.engine.block_tokens, replica.estimator.window)
@@ -318,9 +326,10 @@ class LaneState:
         if space.only is not None:  # `room_at_least`, written out
             at_most = (group.offsets + group.n * (group.step + 1)) // group.block + group.n - group.shared
             room = pool.total - pool.held - pool.explicit - at_most
-        if room < 0 and group.n and not space.fits(0):
+        first = self._prompts_first and (prompts or self.paused)  # room for decodes is made once they take part
+        if not first and room < 0 and group.n and not space.fits(0):
             replica.preemptor.make_room(self)
-        if pool.cached and pool.cached > room:
+        if pool.cached and pool.cached > room and not first:
             space.settle()
         if self._decodes_alone and not (prompts or self.paused or self.preempted):
             self._begin_decodes(ALL_DECODES, now, room)
@@ -341,6 +350,8 @@ class LaneState:
                 self._begin_chunks(batch, now)
                 return
         if group.n and batch.decode != NONE:
+            if first:
+                self._make_room()
             self._begin_decodes(batch, now, -1)
         elif batch.entries:
             self.until = now  # who was admitted without work may have some now
@@ -449,8 +460,9 @@ class LaneState:
 
     def _take_all(self, batch: Batch) -> None:
         replica = self.replica
+        alone = self._prompts_first and batch.decode == NONE
         for entry in batch.entries:
-            self._take(entry)
+            self._take(entry, alone)
         if self.joining:  # brought back from host memory
             self._join()
             if not self.space.fits(0):
@@ -458,10 +470,23 @@ class LaneState:
                     f"{type(replica.batcher).__name__} brought back more than fits; ask `lane.room` first"
                 )
         if replica.pool.cached:
+            if alone:
+                replica.pool.settle(max(0, self.space.available(self.space.now)))
+            else:
+                self.space.settle()
+
+    def _make_room(self) -> None:
+        """Make room for the next step of all decodes, which a batcher with `prompts_first` has chosen."""
+        if not self.space.fits(0):
+            self.replica.preemptor.make_room(self)
+        if self.replica.pool.cached:
             self.space.settle()
 
-    def _take(self, entry: Entry) -> None:
-        """Put one entry's tokens into the batch, admitting its request if it waits."""
+    def _take(self, entry: Entry, alone: bool) -> None:
+        """Put one entry's tokens into the batch, admitting its request if it waits.
+
+        alone: only what is in use now counts, not what the next step's decodes take as well.
+        """
         replica = self.replica
         request, tokens, first_layer, last_layer = entry
         sequence = replica.sequences.get(request)
@@ -485,7 +510,7 @@ class LaneState:
             )
         if not first_layer:
             blocks = self.space.blocks_for(sequence, tokens)
-            while not self.space.fits(blocks):
+            while not (self.space.available(self.space.now) >= blocks if alone else self.space.fits(blocks)):
                 if replica.preemptor.give_way(self) is sequence:
                     return
             replica.pool.grow(sequence, tokens)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from poise.core.engine.outcome import PREEMPTED
@@ -17,17 +18,20 @@ if TYPE_CHECKING:
 class Preemptor:
     """One replica's preemption.  freed: whether a pin was released, or a review had an effect, since the last turn."""
 
-    __slots__ = ("freed", "preempt", "replica")
+    __slots__ = ("freed", "preempt", "replica", "retracted")
 
     def __init__(self, replica: Replica, preempt: Preempt) -> None:
         self.replica = replica
         self.preempt = preempt
         self.freed = False
+        self.retracted: Callable[[LaneState], None] | None = getattr(replica.batcher, "retracted", None)
 
     def make_room(self, lane: LaneState) -> None:
         """Preempt until the next step of the lane's decodes fits."""
         while lane.group.n and not lane.space.fits(0):
             self.give_way(lane)
+        if self.retracted is not None and lane.preempted:
+            self.retracted(lane)
 
     def give_way(self, lane: LaneState) -> Sequence | None:
         """Release a pin, wait for a copy, or preempt a request of the lane; returns the preempted one (None: none)."""

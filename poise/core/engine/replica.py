@@ -22,6 +22,7 @@ from poise.core.engine.kv_loans import Loans
 from poise.core.engine.kv_pool import KvPool
 from poise.core.engine.kv_transfer import KvTransfer
 from poise.core.engine.lane import LaneState
+from poise.core.engine.late_pool import LatePool
 from poise.core.engine.outcome import DONE, FIRST_TOKEN, PARKED, PREFILLED, PULL, Outcome
 from poise.core.engine.pins import Pins
 from poise.core.engine.preemption import Preemptor
@@ -66,6 +67,7 @@ class Replica:
         "flows",
         "kv_transfer",
         "lanes",
+        "late",
         "loans",
         "next_at",
         "odd",
@@ -113,7 +115,8 @@ class Replica:
         self._returned: Callable[[RequestView, int], None] | None = getattr(cache, "returned", None)
         self._admitted: Callable[[Sequence, int], None] | None = getattr(cache, "admitted", None)
         self._gives_way: Callable[[RequestView], Any] | None = getattr(cache, "gives_way", None)
-        self.pool = _pool(engine, blocks, listener, cache)
+        self.late: bool = getattr(batcher, "late_prefix", False)
+        self.pool = _pool(engine, blocks, listener, cache, self.late)
         self.space = KvBudget(self.pool)
         self.flows = Flows(queue, self) if hasattr(queue, "charge") else None  # type: ignore[arg-type]
         self.lanes = [LaneState(self, index, spec, layers) for index, spec in enumerate(engine.lanes)]
@@ -333,6 +336,8 @@ class Replica:
         sequence.computed = computed
         self.queued_tokens -= tokens
         sequence.chunk = sequence.layer = 0
+        if self.late and sequence.request.ids:
+            self.pool.register(sequence)
         if self.flows is not None:
             self.flows.stir()
         if computed < sequence.request.prompt_tokens + produced or sequence.cancelled:
@@ -508,9 +513,11 @@ def _in_order(replica: Replica, queue: Queue | None, preempt: Preempt) -> Fcfs |
     return Ordered(preempt) if hasattr(preempt, "place") else Fcfs()
 
 
-def _pool(engine: Engine, blocks: int, listener: CacheListener | None, cache: Cache | None) -> KvPool:
+def _pool(engine: Engine, blocks: int, listener: CacheListener | None, cache: Cache | None, late: bool) -> KvPool:
     """The KV blocks, evicted as the cache policy ranks them or least recently used first."""
     rank: RankExtent | None = getattr(cache, "rank", None)
+    if rank is None and late:
+        return LatePool(blocks, engine.block_tokens, engine.prefix_caching, listener)
     if rank is None:
         return KvPool(blocks, engine.block_tokens, engine.prefix_caching, listener)
     return RankedPool(blocks, engine.block_tokens, engine.prefix_caching, listener, rank)

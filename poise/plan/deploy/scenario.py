@@ -12,6 +12,7 @@ from poise.catalogue import model as find_model
 from poise.catalogue.engines import limit_ranks
 from poise.core.errors import UserError
 from poise.core.model import Model
+from poise.core.slot import SLOTS
 from poise.core.spec import Cluster, Device, Engine, Pool
 from poise.cost import Fitted, Measured
 from poise.plan.deploy.script import one_line
@@ -47,7 +48,8 @@ def as_dict(fleet: Fleet, setting: Setting) -> dict[str, Any]:
 
 def _policies(fleet: Fleet, setting: Setting) -> dict[str, Any]:
     scaler = {} if setting.scaler is None else {"scaler": dict(setting.scaler)}
-    return {"router": fleet.router, "batcher": fleet.batcher, **scaler}
+    preempt = {} if fleet.preempt == SLOTS["preempt"].default else {"preempt": fleet.preempt}
+    return {"router": fleet.router, "batcher": fleet.batcher, **preempt, **scaler}
 
 
 def cost(setting: Setting) -> Any:
