@@ -42,12 +42,16 @@ SOURCES: dict[str, str] = {
 """What the shipped tables are fitted to: sources whose licences allow it, each named with its licence."""
 
 
+EXTERNAL = "systems/data"
+"""The folder of tables that another package installs: read where a user gives it, never shipped."""
+
+
 def fitted_to(folder: Path) -> tuple[str, ...]:
     """The layouts of `folder` to fit to: all but the mixed table of `fidelity`, unless there is no other.
 
     That table samples the others, so that it serves to judge what was fitted to them.
     """
-    return tuple(name for name in SOURCES if (folder / name).is_dir()) or ("fidelity",)
+    return tuple(name for name in (*SOURCES, EXTERNAL) if (folder / name).is_dir()) or ("fidelity",)
 
 
 def parts(profiles: Profiles) -> Iterator[Part]:
