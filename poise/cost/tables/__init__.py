@@ -112,7 +112,7 @@ class Tables:
             tried.append(made.setdefault(curve.lent_by, curve))
         for curve in made.values():
             own = [probe for probe, each in zip(probes, tried, strict=True) if each is curve]
-            curve.asked = own[len(own) // 2]
+            curve.probed = own[len(own) // 2]
         return tuple(tried)
 
     def _tried_of(
@@ -130,7 +130,7 @@ class Tables:
     def lenders(self, best: Table, device: Device) -> list[Part]:
         """Who lends to a device in the kind and format of `best`, the largest part first, `ROOFLINE` among them.
 
-        Nobody where the device was measured itself, and where it is not known how well devices lend.
+        Empty where the device was measured itself, and where the file has no loans of the kind.
         """
         kind = best.kind
         loans = [loan for loan in self.loans if loan.kind == kind]

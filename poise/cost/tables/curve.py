@@ -81,15 +81,15 @@ class Table:
 class Curve:
     """A table at a device's figures: seconds of any shape, rising along all axes and never under the datasheet's."""
 
-    __slots__ = ("_seen", "asked", "borrowed", "expected", "figures", "grid", "table")
+    __slots__ = ("_seen", "borrowed", "expected", "figures", "grid", "probed", "table")
 
     def __init__(self, table: Table, figures: Figures, borrowed: bool) -> None:
-        """asked: the coordinates at which it was chosen, none where it was not chosen among several.
+        """probed: the coordinates at which it was chosen, none where it was not chosen among several.
 
         expected: the error where the table does not answer for its own shapes.
         """
         self.table, self.figures, self.borrowed = table, figures, borrowed
-        self.asked: tuple[float, ...] = ()
+        self.probed: tuple[float, ...] = ()
         self.expected = table.lent
         self.grid, self._seen = grid_of(table, figures)
 
@@ -133,7 +133,7 @@ class Curve:
 
     def origin(self, *at: float) -> Origin:
         """The evidence at coordinates; without any, at those at which the table was chosen."""
-        table, at = self.table, at or self.asked
+        table, at = self.table, at or self.probed
         how = self._how(at)
         error = table.error if how in (How.MEASURED, How.INTERPOLATED) else self.expected
         return Origin(table.kind, table.format, how, table.device, table.label, error)

@@ -1,8 +1,8 @@
 """Who lends an operator's efficiencies to a device that was not measured: those that lent them best to its relatives.
 
 Each measured device is answered by each other one's tables, and by the roofline's typical efficiencies. The errors
-of these loans say how well a lender would do for a new device: their mean, weighted by how much like the new device the
-borrower was, and how far it was from the lender.
+of these loans show how well a lender would do for a new device: their mean, weighted by how much like the new device
+the borrower was, and how far it was from the lender.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def test_the_newest_version_counts_by_its_numbers_and_the_engine_is_that_of_the_
     assert set(rows["source"]) == {SOURCE}
     assert set(rows["framework"]) == {"vllm"}
     assert set(rows["device"]) == {"l40s"}
-    assert rows["us"].sum() == pytest.approx(bare["latency"].sum() * 1e3)
+    assert rows["us"].sum() == pytest.approx((bare["latency"] * 1e3).sum())
 
 
 def test_a_table_without_windows_attends_to_everything(tmp_path: Path) -> None:
