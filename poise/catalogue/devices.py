@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -14,12 +15,15 @@ from poise.core.errors import UserError
 from poise.core.spec import Device
 
 _DATA = Path(__file__).with_name("devices.json")
-_MAKERS = ("nvidia", "amd", "google", "huawei", "intel", "habana", "geforce", "tesla", "instinct")
+_MAKERS = ("nvidia", "amd", "google", "huawei", "intel", "habana", "geforce", "tesla", "instinct", "aws", "tenstorrent")
 
 TERA = 1e12
 GIGA = 1e9
 MIB = 1 << 20
 GIB = 1 << 30
+
+_MARKS = re.compile(r"\((r|tm|c)\)", re.IGNORECASE)
+"""Marks of registered names, as drivers and published tables have them: Intel(R) Arc(TM)."""
 
 MEMORY_NEAR = 0.07
 """How far a stated size of memory may lie from a device's: drivers report less than labels, in units of their own."""
@@ -96,6 +100,7 @@ def device(name: str, basis: str = "") -> Device:
 
 def _found(name: str) -> str | None:
     """The canonical name behind `name`, whose stated form and memory must be the device's; None where there is none."""
+    name = _MARKS.sub("", name)
     found = _names().find(name)
     words = device_words(name)
     if found is not None or words is None:

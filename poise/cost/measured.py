@@ -65,10 +65,10 @@ class MeasuredEstimator(Steps):
             **self._about("measured"),
             "tables": {
                 name: {
-                    "table": curve.table.label,
+                    "table": curve.origin().table,
                     "borrowed": curve.borrowed,
                     "how": curve.origin().how.value,
-                    "error": dict((curve.table.lent if curve.borrowed else curve.table.error)._asdict()),
+                    "error": dict(curve.origin().error._asdict()),
                 }
                 for name, curve in sorted(costs.curves.items())
             },

@@ -162,16 +162,17 @@ class Operator:
 
     def least(self, at: tuple[Any, ...], form: str, figures: Figures) -> tuple[Any, Any]:
         """Seconds of arithmetic and of bytes at the datasheet's figures: neither can be undercut."""
-        compute, moved = self._ideal(at, form, figures)
+        compute, moved = self.work_seconds(at, form, figures)
         return (compute, 0.0 * moved) if self.cached else (compute, moved)
 
-    def _ideal(self, at: tuple[Any, ...], form: str, figures: Figures) -> tuple[Any, Any]:
+    def work_seconds(self, at: tuple[Any, ...], form: str, figures: Figures) -> tuple[Any, Any]:
+        """Seconds of arithmetic and of bytes, all of them moved, at the datasheet's figures."""
         flops, moved = self.work(*at, FORMATS[form].size)
         return flops / figures.flops, moved / figures.bandwidth
 
     def seconds(self, at: tuple[Any, ...], form: str, figures: Figures, shape: Shape) -> Any:
         """Seconds by the form: t₀ + ((arithmetic/e·narrowness)^p + (bytes/e·narrowness)^p)^(1/p)."""
-        compute, moved = self._ideal(at, form, figures)
+        compute, moved = self.work_seconds(at, form, figures)
         (i, j), (u, v) = self.math, self.memory
         compute = compute / shape.arithmetic * (1 + shape.math_a / at[i]) * (1 + shape.math_b / at[j])
         moved = moved / shape.bandwidth * (1 + shape.memory_a / at[u]) * (1 + shape.memory_b / at[v])

@@ -14,9 +14,8 @@ from poise.core.spec import Device
 from poise.cost.operator import FORMATS, TILE
 from poise.cost.tables import Curve, Tables, load_tables
 from poise.recordings.profiles.bounds import known_device
-from poise.recordings.profiles.bulk import predict
+from poise.recordings.profiles.bulk import answers as seconds_of
 from poise.recordings.profiles.fitting import Floats
-from poise.recordings.profiles.make import replace_tables
 from poise.recordings.profiles.plain import plain
 from poise.recordings.profiles.read import Profiles, any_profiles, described, read_profiles
 from poise.recordings.profiles.rows import ABOUT, coordinates
@@ -93,9 +92,7 @@ def answers(profiles: Profiles, tables: Tables, *, unseen: bool = False) -> Iter
                 nothing = np.full(len(seconds), np.nan)
                 yield Answered(source, name, engine, kind, "device or format not known", nothing, nothing)
                 continue
-            known = (
-                tables if not unseen else replace_tables(tables, (t for t in tables.tables if t.device != device.name))
-            )
+            known = tables.without(device.name) if unseen else tables
             if "nodes" in part.columns:  # tables are of one node
                 seconds = np.where(part["nodes"].to_numpy() > 1, np.nan, seconds)
             ask = _mixed if kind == "mixed" else _single
@@ -111,7 +108,7 @@ def _single(
     curve = tables.named(kind, device, form, engine, kernel, tuple(np.median(numbers, axis=0)))
     if curve is None:
         return "no table", np.full(len(numbers), np.nan), naive
-    found = predict(curve.table, curve.figures, numbers)
+    found = seconds_of(curve, numbers)
     if curve.table.operator.link:  # as the estimator: where no link of tables joins the ranks, the closed form answers
         beyond = rows["ranks"].to_numpy() > device.scaleup_domain
         return "closed form" if beyond.all() else _how(curve), np.where(beyond, naive, found), naive
@@ -152,12 +149,15 @@ def _side_by_side(curve: Curve, tile: int, rows: pl.DataFrame) -> Floats:
     every = at.copy()
     every[:, 1] = at[:, 1] + decodes[:, 1]
     every[:, 0] = (at[:, 0] * at[:, 1] + decodes[:, 0] * decodes[:, 1]) / every[:, 1]
-    found: Floats = np.max([predict(curve.table, curve.figures, each) for each in (at, decodes, every)], axis=0)
+    found: Floats = np.max([seconds_of(curve, each) for each in (at, decodes, every)], axis=0)
     return found
 
 
 def _how(curve: Curve) -> str:
-    return f"borrowed from {curve.table.device}" if curve.borrowed else "measured"
+    if not curve.borrowed:
+        return "measured"
+    origin = curve.origin()
+    return f"borrowed from {origin.device}" if origin.device else "roofline"
 
 
 def _row(key: tuple[str, str, str, str], parts: list[Answered]) -> dict[str, Any]:

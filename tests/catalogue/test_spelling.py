@@ -35,6 +35,8 @@ MODELS = {
         DeepSeek-R1-671B |
         amd/DeepSeek-R1-0528-MXFP4 | dsr1""",
     "deepseek-ai/DeepSeek-V3": "deepseek-ai/DeepSeek-V3-0324 | DeepSeek-V3.1-Terminus | nvidia/DeepSeek-V3.1-NVFP4",
+    "mistralai/Mixtral-8x22B-v0.1": """mistralai/Mixtral-8x22B-Instruct-v0.1 | Mixtral-8x22B-Instruct-v0.1 |
+        Mixtral 8x22B""",
     "openai/gpt-oss-120b": "amd/gpt-oss-120b-w-mxfp4-a-fp8 | gptoss120b | openai/gpt-oss-120b | gpt_oss_120b-MXFP4",
     "Qwen/Qwen2.5-72B": "Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4 | Qwen2.5-72B-Instruct-AWQ | Qwen2.5-VL-72B-Instruct",
     "Qwen/Qwen2.5-32B": "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B | Qwen2.5-Coder-32B-Instruct",
@@ -125,11 +127,10 @@ STRANGERS = [
     "L40S SXM",
     "MI300X PCIe",
     "RTX 4090 48GB",
-    "L40G |\n    Trainium2",
+    "L40G",
     "TPU v7",
     "Ascend 910B3",
     "Jetson Orin Nano",
-    "DGX Spark",
     "NVIDIA",
     "GPU",
     "8x",

@@ -36,7 +36,8 @@ def test_an_answer_and_its_origin_agree() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"), [("H100", {How.MEASURED, How.INTERPOLATED}), ("A40", {How.BORROWED, How.ROOFLINE})]
+    ("name", "wanted"),
+    [("H100", {How.MEASURED, How.INTERPOLATED, How.EXTRAPOLATED}), ("A40", {How.BORROWED, How.ROOFLINE})],
 )
 def test_a_pool_knows_the_evidence_of_each_operator(name: str, wanted: set[How]) -> None:
     pool = Pool(LLAMA, device(name))

@@ -5,40 +5,35 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from math import exp, log, prod, sqrt
+from math import expm1, log, sqrt
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from poise.core.errors import ScenarioError
 from poise.core.spec import Device
-from poise.cost.grid import Axis, Grid, rising, unpack
-from poise.cost.operator import OPERATORS, Figures, Operator, Shape, octaves
-from poise.cost.origin import Error, How, Origin
+from poise.cost.grid import Axis
+from poise.cost.operator import Shape
+from poise.cost.origin import Error
 from poise.cost.saved import load_saved
+from poise.cost.tables.blend import Blend
+from poise.cost.tables.curve import Answer, Curve, Slice, Table, grid_of
+from poise.cost.tables.lending import ROOFLINE, Loan, Part, chosen, expected, read_loans
 
-BEFORE = 3.0
-"""Octaves below a grid to its first node, where one is needed."""
+__all__ = (
+    "FIGURES", "KIND", "PROFILERS", "SCHEMA", "SHIPPED", "SLOW", "Answer", "Curve", "Slice", "Table", "Tables",
+    "distance", "grid_of", "load_tables",
+)  # fmt: skip
 
 KIND = "operator tables"
 SCHEMA = 1
 SHIPPED = Path(__file__).with_name("operators.json")
-BEYOND = 8.0
-"""Octaves above a grid to its last node, which the form alone decides."""
-
 SLOW = 1.2
 """How many times as long as another engine's kernel an engine's own may take; slower, it is taken to run the other."""
 PROFILERS = ("vidur", "llmservingsim")
 """Frameworks of profiles that are no engines to serve by."""
-
-PACKING = ("", "vllm_flash_attn", "flash_attention", "FLASH_ATTENTION")
-"""Kernels of attention tables that are FlashAttention 2; vLLM's layer profiles name none."""
-
-ROWS = 64
-"""Queries of a tile of FlashAttention 2 over paged KV (`run_mha_fwd_splitkv_dispatch`: kBlockM)."""
 
 NARROW = 4_000
 """Rows below which a table is lent only where no broad one of a device as near is at hand."""
@@ -47,186 +42,45 @@ FIGURES = ("bf16_flops", "fp8_flops", "int8_ops", "fp4_flops", "memory_bw", "sca
 """The figures of a device that a file keeps, so that others can be compared with it."""
 
 
-class Answer(NamedTuple):
-    """One operator's time with its standing.
-
-    how: a word of `poise.cost.origin.How`. error: by cross-validation of such answers.
-    """
-
-    seconds: float
-    how: str
-    error: Error
-    table: str
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """One operator on one device in one format by one kernel.
-
-    values, seen: the packed grid and which of its nodes had rows. error: of shapes held out. lent: of other devices.
-    """
-
-    kind: str
-    device: str
-    framework: str
-    format: str
-    kernel: str
-    rows: int
-    shape: Shape
-    axes: tuple[Axis, ...]
-    values: str
-    seen: str
-    error: Error
-    lent: Error
-
-    @property
-    def operator(self) -> Operator:
-        """What kind of operator it is."""
-        return OPERATORS[self.kind]
-
-    @property
-    def tile(self) -> int:
-        """Queries that each head of a decode counts as in one kernel with a prompt's chunk; 0: it takes as alone.
-
-        FlashAttention 2 packs the queries of a group into one tile where all are decodes; with a chunk each head has
-        a tile of its own, which is computed whole. Other kernels pack always, or run apart.
-        """
-        return ROWS if self.kernel in PACKING else 0
-
-    @property
-    def label(self) -> str:
-        """The table in one line."""
-        return " ".join(filter(None, (self.kind, self.device, self.format, self.framework, self.kernel)))
-
-
-class Curve:
-    """A table at a device's figures: seconds of any shape, rising along all axes and never under the datasheet's."""
-
-    __slots__ = ("_seen", "borrowed", "chosen_at", "figures", "grid", "table")
-
-    def __init__(self, table: Table, figures: Figures, borrowed: bool) -> None:
-        """chosen_at: the coordinates at which it was chosen, none where it was not chosen among several."""
-        self.table, self.figures, self.borrowed = table, figures, borrowed
-        self.chosen_at: tuple[float, ...] = ()
-        self.grid, self._seen = grid_of(table, figures)
-
-    def slice(self, first: int, *rest: float) -> Slice:
-        """The curve over its first `first` coordinates alone, the others fixed at `rest`."""
-        axes = self.grid.axes
-        fixed = list(Grid(axes[first:], ()).corners([octaves(each) for each in rest]))
-        size = prod(len(axis.nodes) for axis in axes[first:])
-        count = prod(len(axis.nodes) for axis in axes[:first])
-        values = self.grid.values
-        mixed = [sum(weight * values[node * size + index] for index, weight in fixed) for node in range(count)]
-        return Slice(self, Grid(axes[:first], mixed), rest)
-
-    def seconds(self, *at: float) -> float:
-        """Seconds at coordinates in the order of `Operator.axes`."""
-        table = self.table
-        found = exp(self.grid.at([octaves(each) for each in at]))
-        compute, moved = table.operator.least(at, table.format, self.figures)
-        return max(found, float(compute), float(moved))
-
-    def covers(self, *at: float) -> bool:
-        """Whether coordinates lie between shapes that were measured."""
-        return self._inside(at) >= 0.5
-
-    def _inside(self, at: Sequence[float]) -> float:
-        """The weight of measured nodes around coordinates; 0 outside the grid."""
-        where = [octaves(each) for each in at]
-        if any(not axis.low - 0.5 <= x <= axis.high + 0.5 for axis, x in zip(self._seen.axes, where, strict=True)):
-            return 0.0
-        return sum(weight for index, weight in self._seen.corners(where) if self._seen.values[index])
-
-    def answer(self, *at: float) -> Answer:
-        """Seconds, and the evidence behind them."""
-        origin = self.origin(*at)
-        return Answer(self.seconds(*at), origin.how.value, origin.error, origin.table)
-
-    def origin(self, *at: float) -> Origin:
-        """The evidence at coordinates; without any, at those at which the table was chosen."""
-        table, at = self.table, at or self.chosen_at
-        how = self._how(at)
-        error = table.error if how in (How.MEASURED, How.INTERPOLATED) else table.lent
-        return Origin(table.kind, table.format, how, table.device, table.label, error)
-
-    def _how(self, at: Sequence[float]) -> How:
-        if self.borrowed:
-            return How.BORROWED
-        inside = self._inside(at) if at else 1.0
-        if inside < 0.5:
-            return How.EXTRAPOLATED
-        return How.MEASURED if inside > 1 - 1e-9 else How.INTERPOLATED
-
-
-class Slice:
-    """A curve over some of its coordinates, fewer look-ups each."""
-
-    __slots__ = ("_figures", "_format", "_least", "_rest", "grid")
-
-    def __init__(self, curve: Curve, grid: Grid, rest: tuple[float, ...]) -> None:
-        self.grid, self._rest = grid, rest
-        self._least, self._format, self._figures = curve.table.operator.least, curve.table.format, curve.figures
-
-    def seconds(self, *at: float) -> float:
-        """Seconds at the coordinates that are left."""
-        compute, moved = self._least((*at, *self._rest), self._format, self._figures)
-        found = exp(self.grid.at([octaves(each) for each in at]))
-        return max(found, float(compute), float(moved))
-
-
-@lru_cache(maxsize=256)
-def grid_of(table: Table, figures: Figures) -> tuple[Grid, Grid]:
-    """The log seconds of a table at a device's figures, with nodes beyond; and which of its own nodes had rows."""
-    kind = table.operator
-    missed = unpack(table.values, table.axes)
-    axes = tuple(
-        Axis(axis.low, axis.step, axis.count, BEYOND, _before(table, at)) for at, axis in enumerate(table.axes)
-    )
-    values = []
-    for node, at in zip(Grid(axes, ()).nodes(), _edges(axes), strict=True):
-        form = kind.seconds(tuple(2.0**each for each in node), table.format, figures, table.shape)
-        values.append(log(form) + missed[at])
-    bits = b64decode(table.seen)
-    seen = [bool(bits[at // 8] >> at % 8 & 1) for at in range(len(missed))]
-    return rising(Grid(axes, values), kind.rising), Grid(table.axes, seen)
-
-
-def _before(table: Table, at: int) -> float:
-    """Octaves down to a node below a grid that begins later than its axis might."""
-    starts = table.operator.starts
-    return BEFORE if starts and table.axes[at].low > starts[at] + 1 else 0.0
-
-
-def _edges(axes: tuple[Axis, ...]) -> list[int]:
-    """For each node of axes with some beyond and before, the nearest node without."""
-    found = [0]
-    for axis in axes:
-        steps = [0] * (axis.before > 0) + [*range(axis.count), axis.count - 1]
-        found = [index * axis.count + step for index in found for step in steps]
-    return found
-
-
 @dataclass(frozen=True)
 class Tables:
-    """All tables of a file, the devices that they were measured on, and where they come from."""
+    """All tables of a file, the devices that they were measured on, and where they come from.
+
+    loans: how well devices answered for one another.
+    """
 
     tables: tuple[Table, ...]
     devices: Mapping[str, Device]
     about: Mapping[str, Any] = field(default_factory=dict)
+    loans: tuple[Loan, ...] = ()
+
+    def without(self, device: str) -> Tables:
+        """The same as if a device had not been measured."""
+        loans = (loan for loan in self.loans if device not in (loan.lender, loan.borrower))
+        return replace(self, tables=tuple(t for t in self.tables if t.device != device), loans=tuple(loans))
 
     def curve(self, kind: str, device: Device, form: str, framework: str = "", kernel: str = "") -> Curve | None:
         """The table that serves best, at the figures of `device`; None where no table has the kind.
 
-        In this order: the requested format; the same device, else the nearest relative by its datasheet; the engine
-        and requested kernel; the most rows.
+        In this order: the requested format; the same device, else its lenders; the engine and requested kernel; the
+        most rows.
         """
         best = self._best(kind, device, form, framework, kernel)
-        return None if best is None else self._curve(best, device, form)
+        if best is None:
+            return None
+        found: dict[str, Curve] = {}
+        parts = self.lenders(best, device)
+        for lender in (each.lender for each in parts):
+            one = self._best(kind, device, form, framework, kernel, lender) if lender != ROOFLINE else None
+            if one and (not kernel or (one.framework, one.kernel) == (best.framework, best.kernel)):
+                found[lender] = self._curve(one, device, form)
+        return _lent(parts, found, self._curve(best, device, form))
 
-    def _best(self, kind: str, device: Device, form: str, framework: str, kernel: str = "") -> Table | None:
-        """The table of `curve`, as it was measured."""
-        found = (table for table in self.tables if table.kind == kind)
+    def _best(
+        self, kind: str, device: Device, form: str, framework: str, kernel: str = "", of: str = ""
+    ) -> Table | None:
+        """The table of `curve`, as it was measured; of one device alone, where it is named."""
+        found = (table for table in self.tables if table.kind == kind and of in ("", table.device))
         return min(found, key=lambda table: self._rank(table, device, form, framework, kernel), default=None)
 
     def usual(self, kind: str, device: Device, form: str, framework: str, probe: tuple[float, ...]) -> Curve | None:
@@ -251,18 +105,47 @@ class Tables:
 
         kernels: the format of the tables, where it is not `form`.  Empty where no table has the kind.
         """
-        found = self._best(kind, device, kernels or form, framework)
-        if found is None:
+        best = self._best(kind, device, kernels or form, framework)
+        if best is None:
             return ()
-        here = [t for t in self.tables if (t.kind, t.device, t.format) == (kind, found.device, found.format)]
-        curves = [self._curve(t, device, form) for t in here if t.framework not in PROFILERS]
-        chosen = [_by_trial([c for c in curves if c.covers(*probe)], found.framework, probe) for probe in probes]
-        last = next(filter(None, chosen), self._curve(found, device, form))
-        tried = tuple(last := curve or last for curve in chosen)
-        for curve in set(tried):
+        parts = self.lenders(best, device)
+        names = [each.lender for each in parts if each.lender != ROOFLINE] or [best.device]
+        found = {name: self._tried_of(name, best, device, form, framework, probes) for name in names}
+        made: dict[tuple[Curve, ...], Curve] = {}
+        tried: list[Curve] = []
+        for at in range(len(probes)):
+            curve = _lent(parts, {name: curves[at] for name, curves in found.items()}, found[names[0]][at])
+            tried.append(made.setdefault(curve.lent_by, curve))
+        for curve in made.values():
             own = [probe for probe, each in zip(probes, tried, strict=True) if each is curve]
-            curve.chosen_at = own[len(own) // 2]
-        return tried
+            curve.probed = own[len(own) // 2]
+        return tuple(tried)
+
+    def _tried_of(
+        self, lender: str, best: Table, device: Device, form: str, framework: str, probes: Sequence[tuple[float, ...]]
+    ) -> list[Curve]:
+        """`tried` by the tables of one device in the format of `best`."""
+        found = self._best(best.kind, device, best.format, framework, of=lender)
+        assert found is not None
+        here = [t for t in self.tables if (t.kind, t.device, t.format) == (best.kind, lender, found.format)]
+        curves = [self._curve(t, device, form) for t in here if t.framework not in PROFILERS]
+        tried = [_by_trial([c for c in curves if c.covers(*probe)], found.framework, probe) for probe in probes]
+        last = next(filter(None, tried), self._curve(found, device, form))
+        return [last := curve or last for curve in tried]
+
+    def lenders(self, best: Table, device: Device) -> list[Part]:
+        """Who lends to a device in the kind and format of `best`, the largest part first, `ROOFLINE` among them.
+
+        Empty where the device was measured itself, and where the file has no loans of the kind.
+        """
+        kind = best.kind
+        loans = [loan for loan in self.loans if loan.kind == kind]
+        if best.device == device.name or not loans:
+            return []
+        to = {name: distance(device, other) for name, other in self.devices.items()}
+        errors = expected(loans, to, lambda one, other: distance(self.devices[one], self.devices[other]))
+        able = {t.device for t in self.tables if (t.kind, t.format) == (kind, best.format)} | {ROOFLINE}
+        return chosen({lender: error for lender, error in errors.items() if lender in able})
 
     def named(
         self, kind: str, device: Device, form: str, framework: str, kernel: str, probe: tuple[float, ...]
@@ -275,7 +158,7 @@ class Tables:
             return None
         alike = best.operator.link or best.operator.cached  # no kernels to choose among
         if best.device == device.name or best.kernel == kernel or alike:
-            return self._curve(best, device, form)
+            return self.curve(kind, device, form, framework, kernel)
         return self.usual(kind, device, form, framework, probe)
 
     def _curve(self, table: Table, device: Device, form: str) -> Curve:
@@ -310,6 +193,23 @@ class Tables:
             -table.rows,
             -("graph" in table.kernel),
         )
+
+
+def _lent(parts: Sequence[Part], curves: Mapping[str, Curve], alone: Curve) -> Curve:
+    """What lenders with these parts answer together, by their curves; `alone` where none has a part.
+
+    alone: also the table by whose name and coordinates the roofline answers where it has the only part.
+    """
+    able = [each for each in parts if each.lender == ROOFLINE or each.lender in curves]
+    whole = sum(each.part for each in able)
+    if not whole:
+        return alone
+    lent = [(curves[each.lender], each.part / whole) for each in able if each.lender != ROOFLINE]
+    plain = sum(each.part for each in able if each.lender == ROOFLINE) / whole
+    found = lent[0][0] if len(able) == 1 and lent else Blend(lent or [(alone, 0.0)], plain, alone.figures)
+    median, p90 = (expm1(sum(each.part * each.error[at] for each in able) / whole) for at in (0, 1))
+    found.expected = Error(median, p90)
+    return found
 
 
 def _timed(probe: tuple[float, ...]) -> Callable[[Curve], float]:
@@ -358,7 +258,8 @@ def _load(path: str) -> Tables:
     saved = load_saved(path, KIND, SCHEMA, "holds no operator tables", cure)
     try:
         devices = {row["name"]: Device(memory_bytes=0, **row) for row in saved.pop("devices")}
-        return Tables(tuple(map(_table, saved.pop("tables"))), devices, saved)
+        loans = read_loans(saved.pop("loans", ()))
+        return Tables(tuple(map(_table, saved.pop("tables"))), devices, saved, loans)
     except (KeyError, TypeError, ValueError) as error:
         raise ScenarioError(f"{path}: a table is broken ({error}); {cure}") from None
 

@@ -5,22 +5,21 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from poise.core.spec import Device
 from poise.cost.grid import Axis, pack
 from poise.cost.operator import FORMATS, OPERATORS
-from poise.cost.origin import Error
 from poise.cost.tables import FIGURES, KIND, SCHEMA, Table, Tables
 from poise.experiment.progress import Meter
 from poise.recordings.profiles.bounds import known_device
 from poise.recordings.profiles.bulk import predict
-from poise.recordings.profiles.fitting import START, Fitted, Floats, fit_table
+from poise.recordings.profiles.fitting import START, Fitted, fit_table
+from poise.recordings.profiles.loans import UNKNOWN, Part, error_of, lend
 from poise.recordings.profiles.read import Profiles
 from poise.recordings.profiles.rows import ABOUT, GROUPS, coordinates
 
@@ -35,9 +34,6 @@ CHECK_ROWS = 4_000
 
 FOLDS = 5
 
-UNKNOWN = Error(1.0, 1.0)
-"""The error of what could not be checked: practically unknown."""
-
 SOURCES: dict[str, str] = {
     "gpu_op_profiles": "AIConfigurator performance database (ai-dynamo/aiconfigurator), Apache-2.0",
     "vidur_profiles": "Vidur profiles (microsoft/vidur; A30: AKafakA/vidur_opt_scheduler), MIT",
@@ -46,23 +42,16 @@ SOURCES: dict[str, str] = {
 """What the shipped tables are fitted to: sources whose licences allow it, each named with its licence."""
 
 
+EXTERNAL = "systems/data"
+"""The folder of tables that another package installs: read where a user gives it, never shipped."""
+
+
 def fitted_to(folder: Path) -> tuple[str, ...]:
     """The layouts of `folder` to fit to: all but the mixed table of `fidelity`, unless there is no other.
 
     That table samples the others, so that it serves to judge what was fitted to them.
     """
-    return tuple(name for name in SOURCES if (folder / name).is_dir()) or ("fidelity",)
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """The rows that one table is fitted to: coordinates, seconds and the fold of each row's family."""
-
-    table: Table
-    device: Device
-    at: Floats
-    seconds: Floats
-    fold: Floats
+    return tuple(name for name in (*SOURCES, EXTERNAL) if (folder / name).is_dir()) or ("fidelity",)
 
 
 def parts(profiles: Profiles) -> Iterator[Part]:
@@ -94,11 +83,9 @@ def make(profiles: Profiles, date: str, progress: Meter | None = None) -> Tables
         if progress is not None:
             progress("operator tables", at + 1, len(every))
     devices = {part.device.name: part.device for part in every}
-    tables = Tables(tuple(made), devices)
-    lent = [_lent(part, tables) for part in every]
     used = {source for rows in profiles.rows.values() for source in rows["source"].unique()}
     about = {"date": date, "sources": [SOURCES.get(source, source) for source in sorted(used)]}
-    return Tables(tuple(replace(t, lent=error) for t, error in zip(made, lent, strict=True)), devices, about)
+    return lend(Tables(tuple(made), devices, about), every)
 
 
 def _fitted(part: Part) -> Table:
@@ -114,7 +101,7 @@ def _fitted(part: Part) -> Table:
             continue
         table = _filled(part.table, fit_table(kind, form, figures, at[kept], seconds[kept]))
         errors.append(np.abs(predict(table, figures, at[~kept]) / seconds[~kept] - 1))
-    return replace(_filled(part.table, whole), error=_error(errors))
+    return replace(_filled(part.table, whole), error=error_of(np.concatenate(errors)) if errors else UNKNOWN)
 
 
 def _filled(table: Table, fitted: Fitted) -> Table:
@@ -123,40 +110,23 @@ def _filled(table: Table, fitted: Fitted) -> Table:
     return replace(table, shape=fitted.shape, axes=fitted.grid.axes, values=pack(fitted.grid.values), seen=seen)
 
 
-def _error(errors: list[Floats]) -> Error:
-    if not errors:
-        return UNKNOWN
-    every = np.concatenate(errors)
-    return Error(round(float(np.median(every)), 3), round(float(np.quantile(every, 0.9)), 3))
-
-
-def _lent(part: Part, tables: Tables) -> Error:
-    """The error of a table for a device that it was not measured on: of its nearest relative with such a table."""
-    table, kind = part.table, part.table.operator
-    others = replace_tables(tables, (t for t in tables.tables if t.device != part.device.name))
-    probe = tuple(np.median(part.at, axis=0))
-    curve = others.named(table.kind, part.device, table.format, table.framework, table.kernel, probe)
-    if curve is None:
-        return UNKNOWN
-    figures = kind.figures(part.device, table.format)
-    return _error([np.abs(predict(curve.table, figures, part.at) / part.seconds - 1)])
-
-
-def replace_tables(tables: Tables, kept: Iterable[Table]) -> Tables:
-    """The same file with some tables only."""
-    return Tables(tuple(kept), tables.devices, tables.about)
-
-
 def save(tables: Tables, path: Path) -> None:
-    """Write tables as JSON, one table a line."""
+    """Write tables as JSON, a loan and a table a line."""
     fields: dict[str, Any] = {"kind": KIND, "schema": SCHEMA, **tables.about}
     fields["devices"] = [
         {"name": each.name, "vendor": each.vendor, **{name: getattr(each, name) for name in FIGURES}}
         for each in tables.devices.values()
     ]
     head = json.dumps(fields, ensure_ascii=False, indent=1)
-    rows = ",\n".join(json.dumps(_row(table), ensure_ascii=False, separators=(",", ":")) for table in tables.tables)
-    path.write_text(f'{head[:-2]},\n "tables": [\n{rows}\n]\n}}\n', encoding="utf-8")
+    loans = _lines([*loan[:3], *loan.error] for loan in tables.loans)
+    rows = _lines(map(_row, tables.tables))
+    text = f'{head[:-2]},\n "loans": [\n{loans}\n],\n "tables": [\n{rows}\n]\n}}\n'
+    path.write_text(text, encoding="utf-8")
+
+
+def _lines(rows: Iterable[object]) -> str:
+    """Rows of JSON, one a line."""
+    return ",\n".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in rows)
 
 
 def _row(table: Table) -> dict[str, Any]:

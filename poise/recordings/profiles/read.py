@@ -9,13 +9,14 @@ from pathlib import Path
 import polars as pl
 
 from poise.core.errors import UserError
-from poise.recordings.profiles import aiconfigurator, fidelity, layers, vidur
+from poise.recordings.profiles import aiconfigurator, aisimulate, fidelity, layers, vidur
 from poise.recordings.profiles.bounds import possible
 from poise.recordings.profiles.rows import ABOUT, SHAPES, Counts, clean
 
 LAYOUTS = {
     "gpu_op_profiles": aiconfigurator.read,
     "fidelity": fidelity.read,
+    "systems/data": aisimulate.read,
     "vidur_profiles": vidur.read,
     "vllm_layer_profiles": layers.read,
 }
