@@ -18,7 +18,7 @@ import poise
 ROOT = Path(poise.__file__).parent
 
 GROUND = {"core", "program"}
-TOOLS = {"catalogue", "cost", "pipeline", "policies", "report", "sharding", "testing", "workload"}
+TOOLS = {"catalogue", "cost", "intervals", "pipeline", "policies", "report", "sharding", "testing", "workload"}
 EXPERIMENT = {"experiment"}
 WORLDS = {"live", "runtime", "sim"}
 TASKS = {"claims", "plan", "recordings", "scenario", "validation"}

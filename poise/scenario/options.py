@@ -143,9 +143,6 @@ class ValidateOptions:
         Path | None, typer.Option("--out", metavar="DIR", help="Write a page of predicted over measured.")
     ] = None
     answers: Annotated[Path | None, typer.Option(metavar="FILE", help="Write every prediction as a CSV table.")] = None
-    spread: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the errors of held-out devices, by kind.")
-    ] = None
     tables: Annotated[bool, typer.Option("--tables", help="Print every table: by source, device and operator.")] = False
     jobs: Jobs = None
     ray: Ray = None

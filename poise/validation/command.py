@@ -15,7 +15,6 @@ from poise.recordings.output import spoken
 from poise.report.files import replacing
 from poise.scenario.write import check_json, check_writable
 from poise.validation.against import TOLERANCE, read_scores, worse
-from poise.validation.expected import spread
 from poise.validation.folder import Answered, answer_folder
 from poise.validation.regret import regrets
 from poise.validation.rowfile import write_answers
@@ -80,8 +79,6 @@ def _check_places(options: ValidateOptions) -> None:
     check_json(options.json)
     if options.answers is not None:
         check_writable(options.answers, "--answers")
-    if options.spread is not None:
-        check_writable(options.spread, "--spread")
     if options.page is not None:
         check_writable(options.page, "--out", folder=True)
 
@@ -102,9 +99,6 @@ def _write(options: ValidateOptions, found: Answered, scored: list[Score]) -> No
             file.write(_text(rows).encode())
     if options.answers is not None:
         write_answers(found.answers, options.answers, found.training)
-    if options.spread is not None:
-        with replacing(options.spread) as file:
-            file.write((json.dumps(spread(found.answers), indent=1) + "\n").encode())
     if options.page is not None:
         from poise.validation.page import write_page
 

@@ -45,8 +45,13 @@ class Answered:
     unread: list[str] = field(default_factory=list)
 
 
-def answer_folder(folder: Path, workers: Workers | None = None, progress: Meter | None = None) -> Answered:
-    """Answers to every measurement below `folder`, whichever of the known files are there; UserError where none is."""
+def answer_folder(
+    folder: Path, workers: Workers | None = None, progress: Meter | None = None, *, operators: bool = True
+) -> Answered:
+    """Answers to every measurement below `folder`, whichever of the known files are there; UserError where none is.
+
+    operators: whether single operators are scored too.
+    """
     if not folder.is_dir():
         raise UserError(f"{folder}: is not a folder; give the folder of measurements, or set POISE_DATA")
     found = Answered(peers=read_peers(folder), unread=unread(folder))
@@ -72,7 +77,7 @@ def answer_folder(folder: Path, workers: Workers | None = None, progress: Meter 
     if trained or broken:
         found.training = answer_training(trained)
         found.faults += broken
-    if profiled:
+    if profiled and operators:
         _note(progress, 0)
         found.operators, found.profiles = operator_scores(folder)
         _note(progress, 1)

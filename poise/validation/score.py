@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from poise.intervals import Interval
 from poise.validation.answer import Answer
-from poise.validation.expected import stated_error
+from poise.validation.evidence import stated
 
 ALL = "all"
 """The placeholder of a column over which a total is taken."""
@@ -24,8 +25,8 @@ class Score:
 
     n, answered: rows, and those that have a prediction.  bias: median signed error.  median_ape, p90_ape: of absolute
     errors.  naive_bias, naive_median_ape: of the bare roofline.  quality: `C` for rows whose source contradicts itself,
-    which are in no total; else `AB`.  expected_ape: the median of the errors stated with the answers.  inside: the
-    share of answers that are off by no more than the bound stated with each, which should be nine in ten.
+    which are in no total; else `AB`.  expected_ape: the median of half the widths of the intervals that hold one
+    in two, over the prediction.  inside: the share of answers within the interval stated for nine in ten.
     """
 
     source: str
@@ -96,8 +97,8 @@ def _parted(answers: Iterable[Answer]) -> tuple[list[Answer], list[Answer]]:
 def _score(group: Key, answers: Sequence[Answer], quality: str) -> Score:
     given = [answer for answer in answers if answer.predicted is not None]
     off = np.array([answer.off for answer in given])
-    stated = [stated_error(answer) for answer in given]
-    inside = [float(abs(answer.off) <= each.p90) for answer, each in zip(given, stated, strict=True)]
+    intervals = [stated(answer) for answer in given]
+    inside = [float(holds(each, 1 / (1 + answer.off))) for answer, each in zip(given, intervals, strict=True)]
     naive = np.array([answer.naive / answer.row.value - 1 for answer in answers if answer.naive is not None])
     source, device, model, engine, metric = group
     return Score(
@@ -110,9 +111,21 @@ def _score(group: Key, answers: Sequence[Answer], quality: str) -> Score:
         naive_bias=_median(naive),
         naive_median_ape=_median(np.abs(naive)),
         quality=quality,
-        expected_ape=_median([each.median for each in stated]),
+        expected_ape=_median([expected_error(each) for each in intervals]),
         inside=float(np.mean(inside)) if inside else None,
     )  # fmt: skip
+
+
+def holds(interval: Interval, factor: float) -> bool:
+    """Whether measured over predicted lies within the interval stated for nine in ten."""
+    low, high = interval.bounds(1.0, 0.9)
+    return low <= factor <= high
+
+
+def expected_error(interval: Interval) -> float:
+    """Half the width of the interval that holds one in two, as a share of the prediction."""
+    low, high = interval.bounds(1.0, 0.5)
+    return (high - low) / 2
 
 
 def _median(values: Any) -> float | None:

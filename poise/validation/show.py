@@ -10,7 +10,7 @@ from typing import TextIO
 from poise.report.table import show
 from poise.report.wording import MISSING
 from poise.validation.answer import Answer
-from poise.validation.expected import kept
+from poise.validation.intervals import show_by_group
 from poise.validation.regret import PREFIX, regrets
 from poise.validation.score import ALL, Score, by_device, by_source, totals
 
@@ -46,9 +46,7 @@ def show_scores(
     show("All sources, without quality C", ("metric", *HEAD, "published peers (median)"), rows, out)
     head = ("source", "metric", "conditions", "median", "p90", "median at random")
     show("Regret of the configuration predicted best", head, [_regret(s) for s in regrets(answers)], out)
-    median, bound = kept(answers)
-    out.write(f"Stated errors, each device by the others': {median:.0%} of answers are within the expected error, ")
-    out.write(f"{bound:.0%} within the bound for nine in ten\n\n")
+    show_by_group(answers, out)
     _list("Not answered", [answer.why for answer in answers if answer.why], out)
     _list("Assumed", [note for answer in answers if answer.predicted is not None for note in answer.assumed], out)
 

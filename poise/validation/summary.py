@@ -10,8 +10,9 @@ from typing import TextIO
 import numpy as np
 
 from poise.report.table import show
-from poise.validation.expected import kept
+from poise.validation.evidence import evidence
 from poise.validation.folder import Answered
+from poise.validation.intervals import show_held
 from poise.validation.names import short_name
 from poise.validation.score import ALL, Score, totals
 from poise.validation.show import best_peers, share
@@ -36,20 +37,19 @@ def show_summary(found: Answered, file: TextIO | None = None) -> None:
         more = len(scored) - len(rows)
         title = f"By metric{f', and {more} more in the page' if more else ''}"
         show(title, ("", "answered", "median", "p90", "published peers (median)"), rows, out)
+    show_held(evidence(found.answers, found.training), out)
     out.writelines(f"{line}\n" for line in rest)
     out.write("--out DIR writes the page, --json FILE every score, --tables prints all tables.\n")
 
 
 def headline(found: Answered) -> str:
-    """The median error over all answers of quality A and B, and how often the stated bound holds; empty without any."""
+    """The median error over all answers of quality A and B; empty without any."""
     off = [abs(each.off) for each in found.answers if each.predicted is not None and each.row.quality != "C"]
     if not off:
         return ""
-    _, bound = kept(found.answers)
     return (
         f"Predictions are off by {share(float(np.median(off)))} in the median of {len(off):,} measurements, "
-        f"nine in ten by less than {share(float(np.percentile(off, 90)))}; "
-        f"{share(bound)} are within the bound that is stated for nine in ten."
+        f"nine in ten by less than {share(float(np.percentile(off, 90)))}."
     )
 
 

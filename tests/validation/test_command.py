@@ -32,8 +32,8 @@ LINES = (
 def test_scores_answers_page_and_comparison(out: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`--page` is the earlier spelling of `--out`."""
     table(tmp_path, *LINES)
-    wanted = {name: tmp_path / name for name in ("scores.json", "answers.csv", "spread.json", "page")}
-    options = ["--json", "--answers", "--spread", out]
+    wanted = {name: tmp_path / name for name in ("scores.json", "answers.csv", "page")}
+    options = ["--json", "--answers", out]
     given = [part for pair in zip(options, map(str, wanted.values()), strict=True) for part in pair]
     assert main(["validate", str(tmp_path), "--jobs", "1", *given]) == DONE
     printed = capsys.readouterr()
@@ -47,7 +47,7 @@ def test_scores_answers_page_and_comparison(out: str, tmp_path: Path, capsys: py
     with wanted["answers.csv"].open() as file:
         answers = list(csv.DictReader(file))
     assert len(answers) == 5
-    assert all(bool(each["predicted"]) == bool(each["expected_error"]) != bool(each["why"]) for each in answers)
+    assert all(bool(each["predicted"]) == bool(each["low_80"]) != bool(each["why"]) for each in answers)
     page = (wanted["page"] / "validate.html").read_text()
     assert page.count('<svg class="chart dots"') == 2
     words = read(page).sections

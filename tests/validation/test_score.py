@@ -10,7 +10,7 @@ import pytest
 from poise.core.errors import UserError
 from poise.validation.against import read_scores, worse
 from poise.validation.answer import Answer
-from poise.validation.expected import kind_of, spread, stated_error
+from poise.validation.evidence import conditions_of, evidence, stated
 from poise.validation.score import ALL, by_device, by_source, scores, totals
 from tests.validation.made import row
 
@@ -89,14 +89,20 @@ def test_a_file_that_holds_no_scores_is_one_line(tmp_path: Path, text: str) -> N
     assert "\n" not in str(caught.value)
 
 
-def test_the_spread_over_devices_is_what_is_expected() -> None:
-    many = [_answer(10.0 + 0.1 * n) for n in range(11)] + [_answer(13.0, device="L4")] * 10
-    found = spread(many)
-    assert found["tpot static"] == {"median": 0.175, "p90": 0.195, "devices": 2}  # halfway between 5 % and 30 %
+def test_every_answer_has_an_interval() -> None:
+    narrow, wide = stated(_answer(11.0)).bounds(11.0, 0.5), stated(_answer(11.0)).bounds(11.0, 0.9)
+    assert wide.low < narrow.low < narrow.high < wide.high
 
 
-def test_every_answer_has_an_expected_error() -> None:
-    assert 0 < stated_error(_answer(11.0)).median <= stated_error(_answer(11.0)).p90
-    assert kind_of(_answer(1.0, metric="itl_mean_ms", load="qps=4")) == "tpot rate"
-    assert kind_of(_answer(1.0, metric="output_throughput_per_gpu", load="inf")) == "throughput queued"
-    assert stated_error(_answer(1.0, metric="layer_prompt_ms", load="nothing known")) == (1.0, 1.0)
+def test_the_conditions_of_an_answer() -> None:
+    itl = conditions_of(_answer(1.0, metric="itl_mean_ms", load="qps=4"))
+    assert (itl.figure, itl.load, itl.tail, itl.slower) == ("tpot", "rate", False, 1)
+    flow = conditions_of(_answer(1.0, metric="output_throughput_per_gpu", load="inf"))
+    assert (flow.figure, flow.load, flow.slower) == ("throughput", "queued", -1)
+    assert conditions_of(_answer(1.0, metric="ttft_p99_ms", load="qps=4")).tail
+
+
+def test_evidence_is_time_measured_over_predicted() -> None:
+    slower, flow = _answer(8.0), _answer(8.0, metric="output_throughput", load="inf")
+    logs = [row.log for row in evidence([slower, flow, _answer(9.0, quality="C"), _answer(None)])]
+    assert logs[0] == -logs[1] > 0  # a smaller time and a larger throughput than measured
