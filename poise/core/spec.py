@@ -14,11 +14,16 @@ BITS: dict[str, float] = {"bf16": 16, "fp8": 8, "int8": 8, "int4": 4.25, "fp4": 
 """Bits per value; the 4-bit formats count their block scales (group of 128, and NVFP4's group of 16)."""
 
 
+Fabric = Literal["direct", "host", "sockets"]
+"""Paths over PCIe: from device to device, through the host's memory, or over several processor sockets."""
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """One accelerator, from its datasheet: dense peaks in FLOP/s, memory in bytes, bandwidths in bytes/s one way.
 
     A peak of 0 means that the format has no native path. `price_per_hour` is dollars on `price_basis`.
+    pcie: how devices of a host without a scale-up link reach one another; "" takes what such devices mostly do.
     """
 
     name: str
@@ -37,6 +42,7 @@ class Device:
     price_per_hour: float = 0.0
     price_basis: str = ""
     source: str = ""
+    pcie: Fabric | Literal[""] = ""
 
 
 @dataclass(frozen=True, slots=True)

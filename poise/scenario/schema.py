@@ -15,7 +15,7 @@ from poise.core.slot import SCENARIO, SLOTS, Slot
 from poise.core.spec import Belief as CoreBelief
 from poise.core.spec import Cluster as CoreCluster
 from poise.core.spec import Engine as CoreEngine
-from poise.core.spec import FaultKind, Format, Role
+from poise.core.spec import Fabric, FaultKind, Format, Role
 from poise.core.spec import Lane as CoreLane
 from poise.cost.drafted import ACCEPTANCE
 from poise.scenario.policy_spec import check_admissions, check_choices, check_routers, check_terms
@@ -119,6 +119,10 @@ class DeviceSection(Section):
     scaleup_domain: Whole | None = Field(default=None, ge=1, description="the devices of a scale-up domain")
     host_gb_s: float | None = Field(default=None, ge=0, description="GB/s one way to the host")
     scaleout_gb_s: float | None = Field(default=None, ge=0, description="GB/s one way to other hosts, per device")
+    pcie: Fabric | None = Field(
+        default=None,
+        description="how devices without a scale-up link reach one another: directly, by the host, over sockets",
+    )
     tdp_w: float | None = Field(default=None, ge=0, description="watts at full load")
 
 

@@ -19,6 +19,7 @@ from poise.cost.memory import footprint
 from poise.validation.assumptions import (
     Scenario,
     era_of,
+    joined,
     named_device,
     named_format,
     named_model,
@@ -143,8 +144,8 @@ def _named(row: Row, assumed: list[str]) -> tuple[Model, Device]:
         raise NotCoveredError(f"device {row.device} is not in the catalogue") from None
     if device.memory_bw <= 0 or device.bf16_flops <= 0:
         raise NotCoveredError(f"device {row.device}: its bandwidth or peak is not known")
-    if note:
-        assumed.append(note)
+    device, link = joined(row.source, device, row.devices)
+    assumed += filter(None, (note, link))
     return model, device
 
 
