@@ -68,6 +68,8 @@ class Engine:
     reserve_prompt: admit a request only when its whole prompt fits, not only its first chunk.
     host_kv_bytes: host memory for KV that preemption swaps out.
     swap_launch_s: what it takes to begin one copy to or from host memory, besides its bytes.
+    cold_s: what the first step of each lane takes longer where an engine starts without warming up: kernels are
+    compiled and tuned, and graphs captured, while the first requests wait.
     first_token: which side of a prefill/decode pair sends the first token to the client.
     max_loras: adapters (LoRA) whose requests run at once, and that device memory has room for; 0: adapters take neither
     room nor time.  max_cpu_loras: adapters that host memory has room for, at least `max_loras` (0: as many).
@@ -86,6 +88,7 @@ class Engine:
     reserve_prompt: bool = True
     host_kv_bytes: int = 0
     swap_launch_s: float = 0.0
+    cold_s: float = 0.0
     first_token: Literal["decode", "prefill"] = "decode"
     lanes: tuple[Lane, ...] = (Lane(),)
     max_loras: int = 0

@@ -93,6 +93,11 @@ class EngineSection(Section):
         ge=0,
         description="GB/s at which an adapter that is not in host memory is read, 0 for at once",
     )
+    cold_s: float = Field(
+        default=_ENGINE.cold_s,
+        ge=0,
+        description="the seconds that the first step takes longer, where the engine starts without warming up",
+    )
     first_token: Literal["decode", "prefill"] = Field(
         default=_ENGINE.first_token, description="which side of a prefill/decode pair sends the first token"
     )

@@ -34,7 +34,7 @@ from poise.core.policy import Bundle, Cache, Preempt, Queue, RankExtent, Swappin
 from poise.core.records.records import ReplicaStats
 from poise.core.request import Phase, RequestView, Sequence
 from poise.core.spec import Engine
-from poise.core.units import NEVER
+from poise.core.units import NEVER, ps
 
 
 class Replica:
@@ -117,6 +117,8 @@ class Replica:
         for lane in self.lanes:
             lane.review_at = 0 if hasattr(preempt, "review") else NEVER
         self.space.set_lanes(self.lanes)
+        for lane in self.lanes:
+            lane.swapping = ps(engine.cold_s)
         self.prefill_lane = next(lane for lane in self.lanes if lane.spec.prefill)
         self.decode_lane = next(lane for lane in self.lanes if lane.spec.decode)
         self.waiting: Fcfs | Ordered | Flows | Watched = _waiting(self, queue, preempt)
