@@ -6,20 +6,25 @@ The recordings (casys-kaist/LLMServingSim, MIT) lie under POISE_DATA, by default
 import gzip
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 
 import numpy as np
 
 import poise as ps
+from poise.catalogue import device
 from poise.core.units import SECOND
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / os.environ.get("POISE_DATA", "../shared/data") / "vllm_end_to_end"
+PRO = replace(device("RTX-PRO-6000"), pcie="host")
+"""Its runs state a link of 16 GB/s, which is what PCIe carries through the host's memory."""
+
 RUNS = (
-    ("rtx4090__llama-3.1-8b", "RTX-4090", "llama-3.1-8b", 1),
-    ("rtxpro6000__llama-3.1-8b", "RTX-PRO-6000", "llama-3.1-8b", 1),
-    ("rtxpro6000__qwen3-32b", "RTX-PRO-6000", "qwen3-32b", 2),
+    ("rtx4090__llama-3.1-8b", device("RTX-4090"), "llama-3.1-8b", 1),
+    ("rtxpro6000__llama-3.1-8b", PRO, "llama-3.1-8b", 1),
+    ("rtxpro6000__qwen3-32b", PRO, "qwen3-32b", 2),
 )
 
 
@@ -37,7 +42,7 @@ def workload(rows: list[dict[str, float]]) -> ps.workload.Workload:
 
 
 print("seconds: measured, simulated (simulated / measured); TPOT in milliseconds")
-for name, device, model, tensor in RUNS:
+for name, accelerator, model, tensor in RUNS:
     meta = json.loads((DATA / name / "meta.json").read_text())
     asked, kv = meta["engine_kwargs"], meta.get("kv_cache") or {}
     engine = ps.Engine(
@@ -45,7 +50,7 @@ for name, device, model, tensor in RUNS:
         max_sequences=asked["max_num_seqs"],
         kv_blocks=kv.get("num_gpu_blocks", 0),
     )
-    cluster = ps.Cluster.of(device, count=tensor).replicas(1, model=model, tensor=tensor, engine=engine)
+    cluster = ps.Cluster.of(accelerator, count=tensor).replicas(1, model=model, tensor=tensor, engine=engine)
     rows = recorded(DATA / name)
     run = ps.simulate(cluster, workload(rows))
     ttft = mean(row["first_token_ts"] - row["queued_ts"] for row in rows)

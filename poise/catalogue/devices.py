@@ -67,6 +67,7 @@ def _built_in(name: str) -> Device:
         price_per_hour=prices.get(basis, 0.0),
         price_basis=basis,
         source=row["source"],
+        pcie=row.get("pcie", ""),
     )
 
 

@@ -14,11 +14,16 @@ from poise.core.precision import Precision, uniform
 Role = Literal["mixed", "prefill", "decode"]
 
 
+Fabric = Literal["direct", "host", "sockets"]
+"""Paths over PCIe: from device to device, through the host's memory, or over several processor sockets."""
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """One accelerator, from its datasheet: dense peaks in FLOP/s, memory in bytes, bandwidths in bytes/s one way.
 
     A peak of 0 means that the format has no native path. `price_per_hour` is dollars on `price_basis`.
+    pcie: how devices of a host without a scale-up link reach one another; "" takes what such devices mostly do.
     """
 
     name: str
@@ -37,6 +42,7 @@ class Device:
     price_per_hour: float = 0.0
     price_basis: str = ""
     source: str = ""
+    pcie: Fabric | Literal[""] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,8 @@ class Engine:
     reserve_prompt: admit a request only when its whole prompt fits, not only its first chunk.
     host_kv_bytes: host memory for KV that preemption swaps out.
     swap_launch_s: what it takes to begin one copy to or from host memory, besides its bytes.
+    cold_s: what the first step of each lane takes longer where an engine starts without warming up: kernels are
+    compiled and tuned, and graphs captured, while the first requests wait.
     first_token: which side of a prefill/decode pair sends the first token to the client.
     max_loras: adapters (LoRA) whose requests run at once, and that device memory has room for; 0: adapters take neither
     room nor time.  max_cpu_loras: adapters that host memory has room for, at least `max_loras` (0: as many).
@@ -86,6 +94,7 @@ class Engine:
     reserve_prompt: bool = True
     host_kv_bytes: int = 0
     swap_launch_s: float = 0.0
+    cold_s: float = 0.0
     first_token: Literal["decode", "prefill"] = "decode"
     lanes: tuple[Lane, ...] = (Lane(),)
     max_loras: int = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import inf
 
 from poise.core.errors import ScenarioError
 from poise.core.layer import Attention, Mla
@@ -12,9 +11,11 @@ from poise.core.precision import PARTS, Part
 from poise.core.spec import Device, Pool
 from poise.cost.coefficients import ACTIVATION_BYTES, Builder
 from poise.cost.efficiency import Efficiencies
+from poise.cost.exchange import Exchange
 from poise.cost.formats import WEIGHT_ONLY, framework, weights_format
 from poise.cost.grid import isotonic
 from poise.cost.layout import kv_bytes_per_layer, products
+from poise.cost.links import Links
 from poise.cost.operator import TILE
 from poise.cost.ramp import Latent, Line, Ramp, Surface, Tried, spread
 from poise.cost.spans import Span, spans
@@ -34,14 +35,9 @@ MOST_OCTAVES = 18
 DEEPSEEK_V3 = (Mla(512, 64, 128, 128, 1536), 7168)
 """The latent attention and the width of the models whose attention was measured whole."""
 
-HOST = 4
-"""Devices of a host in scale-up domains of more than two hosts (GB200 and GB300 NVL72)."""
 
 SENT = {"sglang": ("deepepmoe graph", "deepepmoe"), "trtllm": ("wideep_compute_cutlass",)}
 """Kernels of experts that are sent their tokens, of which the faster counts: SGLang's for decodes and for prompts."""
-
-NORMAL = "deepep sms 20"
-"""The table of DeepEP's normal mode with as many SMs as it takes by default (`Buffer.num_sms`)."""
 
 
 class Gather:
@@ -59,8 +55,10 @@ class Gather:
         self._around = self._module()
         self._plain = [(often, self._product(n, k, form)) for often, n, k, form in self._products()]
         self._head = self._product(self.model.vocab / pool.tensor, self.model.hidden, self.forms["head"])
-        self._routed, self._reducers = self._expert(), self._all_reducers()
-        self._exchange, self._hop = self._exchanges(), self.roofline.hop()
+        self._links = Links(device, tables, self._framework, self.curves)
+        self.exchange = Exchange(pool, self.forms["experts"], self._links, self.roofline)
+        self._routed, self._reducers = self._expert(), self._links.all_reduces(pool.tensor)
+        self._hop, self._gathered = self._hops(), self._logits()
 
     def _form(self, part: Part) -> str:
         """The table format of a part of the model."""
@@ -109,11 +107,10 @@ class Gather:
     def layer(self, tokens: float) -> float:
         """Seconds of an average layer without attention."""
         use, total = self.use, self.local(tokens)
-        total += self._experts(tokens) + self._reduced(tokens) + self._exchange(tokens)
+        total += self._experts(tokens) + self._reduced(tokens) + self.exchange.seconds(tokens)
         light = 2.5 * self.roofline.blocks - (2 * self._mixing if self._around else 0.0)
-        total += light * use.light_s + self._hop.fixed_s + self._unmeasured()
-        per_token = self.roofline.elementwise() + self.roofline.linear_attention()
-        return total + tokens * (per_token + self._hop.per_byte_s)
+        total += light * use.light_s + self._hop(tokens) + self._unmeasured()
+        return total + tokens * (self.roofline.elementwise() + self.roofline.linear_attention())
 
     def local(self, tokens: float) -> float:
         """Seconds of an average layer's products without routed experts."""
@@ -122,10 +119,8 @@ class Gather:
 
     def last(self, sampled: float) -> float:
         """Seconds of the output head and the sampler."""
-        gathered, use = self.roofline.vocabulary(), self.use
-        product = self._head.seconds(sampled)
-        per_sequence = use.sample_sequence_s + gathered.per_byte_s
-        return product + use.light_s + use.sample_s + gathered.fixed_s + per_sequence * sampled
+        use, product = self.use, self._head.seconds(sampled)
+        return product + use.light_s + use.sample_s + self._gathered(sampled) + use.sample_sequence_s * sampled
 
     def _product(self, n: float, k: float, form: str) -> Tried:
         """A product with (n × k) weights, by its tokens."""
@@ -193,11 +188,11 @@ class Gather:
             return []
         sliced = pool.tensor * pool.data / pool.expert
         expert, here = self.model.expert_parameters / sliced, moe.experts / pool.expert
-        if self._dispatches:
+        if self.exchange.dispatches:
             found = [self._sent(kernel) for kernel in SENT.get(self._framework, ())]
             if all(found):
                 return [curve.slice(1, expert, here, SKEW) for curve in found if curve]
-        ranks = 1.0 if self._dispatches else float(pool.expert)
+        ranks = 1.0 if self.exchange.dispatches else float(pool.expert)
         rest = (expert, here, ranks, SKEW)
         return [self.tried("moe", self.forms["experts"], *rest)]
 
@@ -209,46 +204,22 @@ class Gather:
         self.curves[f"moe_ep {self.forms['experts']} {kernel}"] = found
         return found
 
-    @property
-    def _dispatches(self) -> bool:
-        """Whether tokens go only to the ranks of their experts, so that a kernel sees none that are meant for others.
+    def _hops(self) -> Callable[[float], float]:
+        """Seconds of an average layer's part of the hops between pipeline stages, by tokens."""
+        pool, line = self.pool, self.roofline.hop()
+        hop = self._links.hop(pool.devices) if pool.pipeline > 1 else None
+        if hop is None:
+            return line.at
+        often, size = pool.pipeline / self.model.layers, self.model.hidden * ACTIVATION_BYTES
+        return lambda tokens: often * hop(tokens * size)
 
-        vLLM and SGLang gather all tokens on every rank unless configured otherwise (`all2all_backend`,
-        `moe-a2a-backend`). Published recipes configure SGLang so where experts spread over hosts that one scale-up
-        domain joins, and nearly nowhere else (NVIDIA/srt-slurm, 2026-04).
-        """
-        pool = self.pool
-        if pool.expert == 1 or pool.data == 1 or self._framework == "vllm":
-            return False
-        joined = HOST < pool.expert <= pool.device.scaleup_domain > 2 * HOST
-        return joined or self._framework != "sglang"
-
-    def _exchanges(self) -> Callable[[float], float]:
-        """Seconds of a layer's exchange of tokens between data ranks, by a rank's tokens."""
-        pool, moe = self.pool, self.model.moe
-        if moe is None or pool.data == 1:
-            return lambda tokens: 0.0
-        if self._dispatches and pool.tensor * pool.data <= pool.device.scaleup_domain:
-            one, other = (self._ways(mode) for mode in ("", "_normal"))
-            token = self.model.hidden * ACTIVATION_BYTES / pool.tensor
-            size, once = token * moe.active, token * pool.expert * (1 - (1 - 1 / pool.expert) ** moe.active)
-            return lambda tokens: self.roofline.moe * min(one(tokens * size), other(tokens * once))
-        line = self.roofline.exchange(gathers=not self._dispatches)
-        return lambda tokens: line.at(tokens)
-
-    def _ways(self, mode: str) -> Callable[[float], float]:
-        """Seconds of both ways of an exchange in one of DeepEP's modes, by the bytes that a rank sends."""
-        ways = [
-            self.tables.curve(kind + mode, self.device, "bf16", self._framework, NORMAL if mode else "")
-            for kind in ("dispatch", "combine")
-        ]
-        if any(way is None for way in ways):
-            return lambda size: inf
-        slices = [way.slice(1, self.pool.expert) for way in ways if way is not None]
-        for way in ways:
-            assert way is not None
-            self.curves[f"{way.table.kind} bf16"] = way
-        return lambda size: sum(way.seconds(size) for way in slices)
+    def _logits(self) -> Callable[[float], float]:
+        """Seconds to gather the logits of sampled tokens over the tensor group, by their number."""
+        tensor, line = self.pool.tensor, self.roofline.vocabulary()
+        gather = self._links.gather(tensor) if tensor > 1 else None
+        if gather is None:
+            return line.at
+        return lambda sampled: gather(sampled * self.model.vocab * ACTIVATION_BYTES)
 
     def _experts(self, tokens: float) -> float:
         """Seconds of an average layer's routed experts."""
@@ -257,19 +228,6 @@ class Gather:
             return 0.0
         load = tokens * self.pool.data * moe.active / moe.experts
         return moe.layers / self.model.layers * min(kernel.seconds(load) for kernel in self._routed)
-
-    def _all_reducers(self) -> list[Slice]:
-        """All-reduces over the tensor group by bytes: the engine's kernel, and NCCL's, between which engines choose."""
-        tensor, device = self.pool.tensor, self.device
-        if tensor == 1 or tensor > device.scaleup_domain or device.scaleup_bw <= 0:
-            return []
-        found = {}
-        for name in (self._framework, "nccl"):
-            curve = self.tables.curve("all_reduce", device, "bf16", name)
-            if curve is not None:
-                found[curve.table.framework] = curve.slice(1, tensor)
-                self.curves[f"all_reduce {curve.table.framework}"] = curve
-        return list(found.values())
 
     def _reduced(self, tokens: float) -> float:
         """Seconds of a layer's all-reduces; by the roofline's lines where no table's link joins the ranks."""

@@ -9,16 +9,13 @@ from typing import Final, Literal, NamedTuple
 from poise.core.errors import ScenarioError
 from poise.core.layer import Attention, Linear
 from poise.core.precision import Part, Precision
-from poise.core.spec import BITS, Device, Pool
+from poise.core.spec import BITS, Device, Fabric, Pool
 from poise.core.units import ps
 from poise.cost.collective import Link
+from poise.cost.operator import STAGED_BW
 
 HOST_DEVICES = 8
 """Devices that share one host's PCIe, where a device has no scale-up link of its own."""
-
-HOST_BW = 32e9
-"""Bytes per second and direction that count of PCIe where devices do not reach one another's memory over it, so that
-collectives copy through the host's: what PCIe 4 has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +170,17 @@ def _index(mixer: Attention, hidden: int) -> list[Product]:
     return [Product(queries, index.q_rank or hidden, "index"), Product(rest / hidden, hidden, "index")]
 
 
+def fabric(device: Device) -> Fabric:
+    """How devices of a host without a scale-up link reach one another over PCIe: as stated, else directly where they
+    have a bandwidth to peers at all, else through the host's memory."""
+    return device.pcie or ("direct" if device.scaleup_bw else "host")
+
+
 def link_of(
     device: Device, ranks: int, *, latency_s: float, far_latency_s: float, efficiency: float, host_efficiency: float
 ) -> Link:
     """The link of a group of `ranks` devices: scale-up inside its domain, PCIe inside a host without one, else NICs.
 
-    Over PCIe, devices that state a scale-up bandwidth reach one another; the others copy through the host's memory.
     latency_s, far_latency_s: α inside and outside the scale-up domain. efficiency, host_efficiency: the reachable parts
     of bandwidth, on links between devices and over a host's PCIe.
     """
@@ -191,7 +193,7 @@ def link_of(
             f"device.{device.name} states no link that joins {ranks} devices; give scaleup_bw, scaleout_bw or host_bw"
         )
     if in_host:
-        bandwidth = bandwidth if device.scaleup_bw else min(bandwidth, HOST_BW)
+        bandwidth = min(bandwidth, STAGED_BW) if fabric(device) == "host" else bandwidth
         return Link(far_latency_s, (bandwidth or 1.0) * host_efficiency, direct=False)
     return Link(far_latency_s, (bandwidth or 1.0) * efficiency, direct=False)
 

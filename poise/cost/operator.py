@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import log
-from typing import Any, NamedTuple
+from math import inf, log
+from typing import Any, Literal, NamedTuple
 
 from poise.core.spec import Device
 
@@ -46,6 +46,14 @@ FORMATS: dict[str, Format] = {
     "nvfp4": Format(0.5, "fp4_flops"),
 }
 """Formats as profiles name them; `_wo`: weights only, computed in BF16; block scales are left out of the bytes."""
+
+Wire = Literal["scaleup", "pcie", "staged"]
+"""What carries the bytes of a collective: the link of a scale-up domain, PCIe from device to device, or PCIe to the
+host's memory and back."""
+
+STAGED_BW = 32e9
+"""Bytes per second and direction that count of PCIe where bytes are copied through the host's memory: two devices on
+PCIe 5 reach 15 GB/s there and 38 GB/s directly (AISimulate's tables of RTX PRO 6000)."""
 
 TILE = 16
 """The least queries of a sequence that attention kernels compute at once, and the least keys."""
@@ -138,8 +146,9 @@ class Operator:
     axes: its coordinates, each at least 1/1024 and compared by ratio.  steps: spacing of a grid's nodes in octaves.
     work: (coordinates…, bytes per value) to (FLOP, bytes).  rising: whether time may not fall along each axis.
     math, memory: the two coordinates that may be too narrow to reach the peak, and the bandwidth.
-    link: bytes cross the scale-up link instead of memory.  cached: its bytes may never leave the cache, so that the
-    datasheet bounds nothing.  starts: octaves where axes begin; a grid that begins later is led down to them.
+    link: bytes cross a link between devices instead of memory.  wire: which one.
+    cached: its bytes may never leave the cache, so that the datasheet bounds nothing.
+    starts: octaves where axes begin; a grid that begins later is led down to them.
     kernels: about how many run one after another.
     """
 
@@ -151,6 +160,7 @@ class Operator:
     memory: tuple[int, int]
     rising: tuple[bool, ...]
     link: bool = False
+    wire: Wire = "scaleup"
     cached: bool = False
     starts: tuple[float, ...] = ()
     kernels: int = 1
@@ -158,7 +168,13 @@ class Operator:
     def figures(self, device: Device, form: str) -> Figures:
         """What `device` could do at best; formats without a native path compute in BF16."""
         peak = getattr(device, FORMATS[form].peak) or device.bf16_flops
-        return Figures(peak, (device.scaleup_bw or device.host_bw or 1.0) if self.link else device.memory_bw)
+        return Figures(peak, self.carried(device) if self.link else device.memory_bw)
+
+    def carried(self, device: Device) -> float:
+        """Bytes per second one way of the link that this operator crosses, 1 where the device states none."""
+        if self.wire == "scaleup":
+            return device.scaleup_bw or device.host_bw or 1.0
+        return min(device.host_bw or 1.0, STAGED_BW if self.wire == "staged" else inf)
 
     def least(self, at: tuple[Any, ...], form: str, figures: Figures) -> tuple[Any, Any]:
         """Seconds of arithmetic and of bytes at the datasheet's figures: neither can be undercut."""
@@ -258,6 +274,15 @@ OPERATORS: dict[str, Operator] = {
         *(
             Operator(name, ("bytes", "ranks"), (1, 1), _collective, (0, 1), (0, 0), (True, False), link=True)
             for name in COLLECTIVES
+        ),
+        *(
+            Operator(
+                f"pcie_{name}", ("bytes", "ranks"), (1, 1), _collective, (0, 1), (0, 0), (True, False), True, "pcie"
+            )
+            for name in COLLECTIVES[:4]
+        ),
+        Operator(
+            "staged_all_reduce", ("bytes", "ranks"), (1, 1), _collective, (0, 1), (0, 0), (True, False), True, "staged"
         ),
         Operator("send_recv", ("bytes", "ranks"), (1, 1), _message, (0, 1), (0, 0), (True, False), link=True),
     )

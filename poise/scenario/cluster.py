@@ -283,7 +283,7 @@ def _described(loaded: Loaded, section: DeviceSection, like: Device | None, at: 
         if (value := getattr(section, name)) is not None
     }
     source = f"the scenario, else {base.source}" if like else "the scenario"
-    return replace(base, name=section.name, source=source, **given)
+    return replace(base, name=section.name, source=source, pcie=section.pcie or base.pcie, **given)
 
 
 def _engine(section: EngineSection) -> Engine:

@@ -17,7 +17,7 @@ from poise.core.slot import SCENARIO, SLOTS, Slot
 from poise.core.spec import Belief as CoreBelief
 from poise.core.spec import Cluster as CoreCluster
 from poise.core.spec import Engine as CoreEngine
-from poise.core.spec import FaultKind, Role
+from poise.core.spec import Fabric, FaultKind, Role
 from poise.core.spec import Lane as CoreLane
 from poise.scenario.policy_spec import check_admissions, check_choices, check_routers, check_terms
 from poise.scenario.schema_workload import WorkloadSection
@@ -100,6 +100,11 @@ class EngineSection(Section):
         ge=0,
         description="GB/s at which an adapter that is not in host memory is read, 0 for at once",
     )
+    cold_s: float = Field(
+        default=_ENGINE.cold_s,
+        ge=0,
+        description="the seconds that the first step takes longer, where the engine starts without warming up",
+    )
     first_token: Literal["decode", "prefill"] = Field(
         default=_ENGINE.first_token, description="which side of a prefill/decode pair sends the first token"
     )
@@ -126,6 +131,10 @@ class DeviceSection(Section):
     scaleup_domain: Whole | None = Field(default=None, ge=1, description="the devices of a scale-up domain")
     host_gb_s: float | None = Field(default=None, ge=0, description="GB/s one way to the host")
     scaleout_gb_s: float | None = Field(default=None, ge=0, description="GB/s one way to other hosts, per device")
+    pcie: Fabric | None = Field(
+        default=None,
+        description="how devices without a scale-up link reach one another: directly, by the host, over sockets",
+    )
     tdp_w: float | None = Field(default=None, ge=0, description="watts at full load")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,14 @@ def named_device(name: str) -> tuple[Device, str]:
             continue
         return found, "" if spelling == name else f"device {name}: {found.name}"
     return device(name), ""
+
+
+def joined(source: str, device: Device, devices: int) -> tuple[Device, str]:
+    """The device as the machines of a source join several of them over PCIe, and what was assumed."""
+    for row in _table()["links"]:
+        if source.startswith(row["source"]) and devices > 1 and device.scaleup_domain <= 1:
+            return replace(device, pcie=row["pcie"]), f"PCIe: {row['pcie']}, {row['why']}"
+    return device, ""
 
 
 def _remarked(name: str) -> str:

@@ -19,6 +19,7 @@ from poise.cost.memory import footprint
 from poise.validation.assumptions import (
     Scenario,
     era_of,
+    joined,
     named_device,
     named_format,
     named_model,
@@ -44,6 +45,7 @@ _BUDGET = re.compile(r"max_num_batched_tokens=(\d+)")
 _SEQUENCES = re.compile(r"max_num_seqs=(\d+)")
 _BLOCKS = re.compile(r"KV blocks=(\d+)")
 _TOKENS = re.compile(r"KV tokens=(\d+)")
+_COLD = re.compile(r"\bcold_s=(\d+(?:\.\d+)?)")
 _WORKERS = re.compile(r"(prefill|decode) workers=(\?|\d+) x \(tp(\d+),dp(\d+)(?:,moe_tp(\d+))?(?:,ep(\d+))?\)")
 _LAYOUT_WORDS = re.compile(r"parallelism type: ([^;]*)")
 _DEGREE = re.compile(r"\b(TP|PP|EP|Tensor|Pipeline|Expert)\b(?: *[=(] *(\d+))?")
@@ -143,8 +145,8 @@ def _named(row: Row, assumed: list[str]) -> tuple[Model, Device]:
         raise NotCoveredError(f"device {row.device} is not in the catalogue") from None
     if device.memory_bw <= 0 or device.bf16_flops <= 0:
         raise NotCoveredError(f"device {row.device}: its bandwidth or peak is not known")
-    if note:
-        assumed.append(note)
+    device, link = joined(row.source, device, row.devices)
+    assumed += filter(None, (note, link))
     return model, device
 
 
@@ -204,7 +206,8 @@ def _engine(row: Row, load: Load, defaults: EngineDefaults, setup: Setup) -> Eng
     blocks = int(found[1]) if (found := _BLOCKS.search(row.notes)) else 0
     if found := _TOKENS.search(row.notes):
         blocks = int(found[1]) // engine.block_tokens
-    return replace(engine, kv_blocks=blocks, prefix_caching=load.system > 0)
+    cold_s = float(found[1]) if (found := _COLD.search(row.notes)) else 0.0
+    return replace(engine, kv_blocks=blocks, prefix_caching=load.system > 0, cold_s=cold_s)
 
 
 def _pools(

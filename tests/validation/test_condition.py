@@ -176,3 +176,16 @@ def test_a_layout_in_words_fills_silent_columns(words: str, layout: tuple[int, i
     )
     (pool,) = read_condition(stated).condition.pools
     assert (pool.tensor, pool.pipeline, pool.expert) == layout
+
+
+def test_a_cold_first_wave_is_simulated_where_the_notes_state_it() -> None:
+    for notes, seconds in (("cold_s=1.5; measured 2025-11-02", 1.5), ("measured 2025-11-02", 0.0)):
+        (pool,) = read_condition(row(model="Qwen3-8B", notes=notes)).condition.pools
+        assert pool.engine.cold_s == seconds
+
+
+@pytest.mark.parametrize(("source", "devices", "pcie"), [("llmservingsim_x", 2, "host"), ("x", 2, "direct")])
+def test_a_source_says_how_its_cards_reach_one_another(source: str, devices: int, pcie: str) -> None:
+    read = read_condition(row(source=source, model="Qwen3-8B", device="RTX-PRO-6000", devices=devices, tensor=devices))
+    assert read.condition.pools[0].device.pcie == pcie
+    assert any("16 GB/s" in line for line in read.assumed) == (pcie == "host")

@@ -40,17 +40,10 @@ class LaneState:
     """
 
     __slots__ = (
-<<<<<<< HEAD
-        "_decodes_alone", "_one_chunk", "_pieces", "_shared_pieces", "alone", "began_at", "budget", "calm", "chunks",
-        "compose", "decoded", "engine", "estimate", "fills", "first", "group", "growth", "hold", "index", "job",
-        "joining", "left", "left_at", "long_prefill", "model_layers", "passing", "paused", "preempted", "prefilling",
-        "reading", "replica", "review_at", "space", "spec", "steps", "swapping", "tokens", "until",
-=======
         "_decodes_alone", "_one_chunk", "_pieces", "_prompts_first", "_shared_pieces", "alone", "began_at", "budget",
         "calm", "chunks", "compose", "decoded", "engine", "estimate", "fills", "first", "group", "growth", "hold",
-        "index", "joining", "left", "left_at", "long_prefill", "model_layers", "passing", "paused", "preempted",
+        "index", "job", "joining", "left", "left_at", "long_prefill", "model_layers", "passing", "paused", "preempted",
         "prefilling", "reading", "replica", "review_at", "space", "spec", "steps", "swapping", "tokens", "until",
->>>>>>> h/sglang
     )  # fmt: skip
 
     def __init__(self, replica: Replica, index: int, spec: Lane, layers: int) -> None:

@@ -36,7 +36,7 @@ from poise.core.policy import Bundle, Cache, Preempt, Queue, RankExtent, Swappin
 from poise.core.records.records import ReplicaStats
 from poise.core.request import Phase, RequestView, Sequence
 from poise.core.spec import Engine
-from poise.core.units import NEVER
+from poise.core.units import NEVER, ps
 
 
 class Replica:
@@ -124,6 +124,8 @@ class Replica:
             lane.review_at = 0 if hasattr(preempt, "review") else NEVER
         self.device = SharedDevice(self) if len(self.lanes) > 1 else None
         self.space.set_lanes(self.lanes)
+        for lane in self.lanes:
+            lane.swapping = ps(engine.cold_s)
         self.prefill_lane = next(lane for lane in self.lanes if lane.spec.prefill)
         self.decode_lane = next(lane for lane in self.lanes if lane.spec.decode)
         self.waiting: Fcfs | Ordered | Flows | Watched = _waiting(self, queue, preempt)

@@ -30,6 +30,9 @@ __all__ = (
 KIND = "operator tables"
 SCHEMA = 1
 SHIPPED = Path(__file__).with_name("operators.json")
+LINKS = Path(__file__).with_name("links.json")
+"""Tables of collectives that ship next to `SHIPPED`: of PCIe, of newer devices, and of exchanges between experts."""
+
 SLOW = 1.2
 """How many times as long as another engine's kernel an engine's own may take; slower, it is taken to run the other."""
 PROFILERS = ("vidur", "llmservingsim")
@@ -182,11 +185,13 @@ class Tables:
         return Curve(replace(table, format=form, shape=shape), figures, borrowed)
 
     def _rank(self, table: Table, device: Device, form: str, framework: str, kernel: str) -> tuple[float, ...]:
-        near = distance(device, self.devices[table.device], link=table.operator.link)
+        lender, operator = self.devices[table.device], table.operator
+        near = distance(device, lender, link=operator.carried if operator.link else None)
         near += 2.0 * (near > 0 and table.rows < NARROW)  # a few shapes do not carry far
         return (
             _apart(form, table.format),
-            table.operator.cached and table.kernel != kernel,  # light kernels are operations of their own
+            # light kernels are operations of their own, and so is each path over PCIe
+            (operator.cached or operator.wire != "scaleup") and table.kernel != kernel,
             near,
             table.framework != framework,
             kernel != "" and table.kernel != kernel,
@@ -234,22 +239,30 @@ def _apart(wanted: str, given: str) -> float:
     return 1 + abs(order.index(wanted) - order.index(given))
 
 
-def distance(one: Device, other: Device, *, link: bool = False) -> float:
-    """0 for the same device; else the log ratios of peak and bandwidth (of links: theirs), and 1 for each native format
-    that only one has, 2 for another maker: relatives are of one maker and generation."""
+def distance(one: Device, other: Device, *, link: Callable[[Device], float] | None = None) -> float:
+    """0 for the same device; else the log ratios of peak and bandwidth (of a `link`: its own), and 1 for each native
+    format that only one has, 2 for another maker: relatives are of one maker and generation."""
     if one.name == other.name:
         return 0.0
     strange = 2.0 * (one.vendor != other.vendor)
     strange += ((one.fp8_flops > 0) != (other.fp8_flops > 0)) + ((one.fp4_flops > 0) != (other.fp4_flops > 0))
-    if link:
-        return 0.01 + strange + abs(log((one.scaleup_bw or 1e9) / (other.scaleup_bw or 1e9)))
+    if link is not None:
+        return 0.01 + strange + abs(log(link(one) / link(other)))
     peaks = abs(log(one.bf16_flops / other.bf16_flops))
     return 0.01 + strange + peaks + abs(log(one.memory_bw / other.memory_bw))
 
 
-def load_tables(path: str | Path = SHIPPED) -> Tables:
-    """The tables of a file; ScenarioError for a file that holds none."""
-    return _load(str(Path(path).absolute()))
+def load_tables(path: str | Path = SHIPPED, *, links: bool = True) -> Tables:
+    """The tables of a file; ScenarioError for one that has none.  links: `SHIPPED` comes with those of `LINKS`."""
+    path = Path(path).absolute()
+    return _shipped() if links and path == SHIPPED.absolute() else _load(str(path))
+
+
+@lru_cache(maxsize=1)
+def _shipped() -> Tables:
+    one, links = _load(str(SHIPPED)), _load(str(LINKS))
+    about = {**one.about, "sources": [*one.about["sources"], *links.about["sources"]]}
+    return Tables((*one.tables, *links.tables), {**links.devices, **one.devices}, about, one.loans)
 
 
 @lru_cache(maxsize=8)

@@ -36,14 +36,16 @@ class Part:
         return self.table.kind, self.device.name
 
 
-def lend(tables: Tables, parts: Sequence[Part]) -> Tables:
+def lend(tables: Tables, parts: Sequence[Part], beside: Sequence[Table] = ()) -> Tables:
     """`tables` with the loans among their devices, and with the error of each table's device by the others.
 
-    parts: the rows of each table.  Collectives and light kernels have no loans: the nearest device answers.
+    parts: the rows of each table.  beside: tables of other files that may lend as well.  Collectives and light kernels
+    have no loans: the nearest device answers.
     """
     parts = [replace(part, table=table) for part, table in zip(parts, tables.tables, strict=True)]
     whole = replace(tables, loans=tuple(_loans(tables, _by_engines(parts))))
-    lent = [_lent(part, whole.without(part.device.name)) for part in parts]
+    lenders = replace(whole, tables=(*whole.tables, *beside))
+    lent = [_lent(part, lenders.without(part.device.name)) for part in parts]
     made = tuple(replace(table, lent=error) for table, error in zip(tables.tables, lent, strict=True))
     return replace(whole, tables=made)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,8 +54,8 @@ def fitted_to(folder: Path) -> tuple[str, ...]:
     return tuple(name for name in (*SOURCES, EXTERNAL) if (folder / name).is_dir()) or ("fidelity",)
 
 
-def parts(profiles: Profiles) -> Iterator[Part]:
-    """Rows by kind, device, engine, format and kernel, those that are too few or of no known device left out."""
+def parts(profiles: Profiles, least: int = LEAST_ROWS) -> Iterator[Part]:
+    """Rows by kind, device, engine, format and kernel, those of fewer than `least` or of no known device left out."""
     keys = list(ABOUT[1:])
     for kind, rows in profiles.rows.items():
         if kind not in OPERATORS:
@@ -65,18 +65,29 @@ def parts(profiles: Profiles) -> Iterator[Part]:
         for key, group in rows.group_by(keys, maintain_order=True):
             name, framework, form, kernel = (str(each) for each in (key[0], key[1], key[3], key[2]))
             device = known_device(name)
-            if device is None or form not in FORMATS or group.height < LEAST_ROWS:
+            if device is None or form not in FORMATS or group.height < least:
                 continue
             taken = group.gather_every(max(1, -(-group.height // FIT_ROWS)))
-            fold = taken.select(pl.struct(GROUPS[kind]).hash(seed=7) % FOLDS).to_series().to_numpy()
+            family = GROUPS[kind] if taken.select(GROUPS[kind]).n_unique() > 1 else coordinates(kind, taken).columns
+            fold = taken.with_columns(coordinates(kind, taken)).select(pl.struct(family).hash(seed=7) % FOLDS)
             table = Table(kind, device.name, framework, form, kernel, group.height, START, (), "", "", UNKNOWN, UNKNOWN)
             seconds = taken["us"].to_numpy() * 1e-6
-            yield Part(table, device, coordinates(kind, taken).to_numpy(), seconds, fold)
+            yield Part(table, device, coordinates(kind, taken).to_numpy(), seconds, fold.to_series().to_numpy())
 
 
-def make(profiles: Profiles, date: str, progress: Meter | None = None) -> Tables:
-    """Fit all tables, judge each by held-out shapes and by devices that it stands in for."""
-    every = list(parts(profiles))
+def make(
+    profiles: Profiles,
+    date: str,
+    progress: Meter | None = None,
+    *,
+    least: int = LEAST_ROWS,
+    beside: Sequence[Table] = (),
+) -> Tables:
+    """Fit all tables, judge each by held-out shapes and by devices that it stands in for.
+
+    least: rows of a kernel for a table.  beside: tables that may lend as well, of devices that have profiles.
+    """
+    every = list(parts(profiles, least))
     made: list[Table] = []
     for at, part in enumerate(every):
         made.append(_fitted(part))
@@ -85,7 +96,7 @@ def make(profiles: Profiles, date: str, progress: Meter | None = None) -> Tables
     devices = {part.device.name: part.device for part in every}
     used = {source for rows in profiles.rows.values() for source in rows["source"].unique()}
     about = {"date": date, "sources": [SOURCES.get(source, source) for source in sorted(used)]}
-    return lend(Tables(tuple(made), devices, about), every)
+    return lend(Tables(tuple(made), devices, about), every, [table for table in beside if table.device in devices])
 
 
 def _fitted(part: Part) -> Table:
@@ -97,7 +108,7 @@ def _fitted(part: Part) -> Table:
     errors = []
     for held in range(FOLDS):
         kept = fold != held
-        if kept.all() or kept.sum() < LEAST_ROWS // 2:
+        if kept.all() or kept.sum() < min(LEAST_ROWS, len(kept)) // 2:
             continue
         table = _filled(part.table, fit_table(kind, form, figures, at[kept], seconds[kept]))
         errors.append(np.abs(predict(table, figures, at[~kept]) / seconds[~kept] - 1))

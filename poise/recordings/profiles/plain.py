@@ -34,7 +34,7 @@ def _collectives(kind: str, device: Device, use: Efficiencies, coordinates: Floa
             efficiency=use.link,
             host_efficiency=use.host_link,
         )
-        if kind == "all_reduce":
+        if kind.endswith("all_reduce"):
             found.append(all_reduce(count, float(size), link))
         else:
             found.append(_line(kind, count, link).at(float(size)))
@@ -44,5 +44,5 @@ def _collectives(kind: str, device: Device, use: Efficiencies, coordinates: Floa
 def _line(kind: str, ranks: int, link: Link) -> Line:
     if kind == "send_recv":
         return p2p(link)
-    exchanges = kind == "all_to_all" or kind.startswith(("dispatch", "combine"))
+    exchanges = kind.endswith("all_to_all") or kind.startswith(("dispatch", "combine"))
     return all_to_all(ranks, link) if exchanges else all_gather(ranks, link)

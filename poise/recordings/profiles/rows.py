@@ -13,7 +13,8 @@ C = pl.col
 ABOUT = ("source", "device", "framework", "kernel", "format")
 """The columns of every row besides its shape; all text."""
 
-_BY_BYTES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
+_PLAIN = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+_BY_BYTES = (*_PLAIN, "send_recv", *(f"pcie_{kind}" for kind in _PLAIN), "staged_all_reduce")
 _BY_TOKENS = ("dispatch", "combine", "dispatch_normal", "combine_normal")
 
 SHAPES: dict[str, tuple[str, ...]] = {
