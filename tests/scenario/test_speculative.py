@@ -37,8 +37,8 @@ def how(folder: Path, words: str) -> Speculative | None:
         ("speculative: {algorithm: NEXTN, num_steps: 3, eagle_topk: 1, num_draft_tokens: 4}", Speculative(3)),
         ("speculative: {speculative_algorithm: EAGLE, speculative_num_steps: 3}", Speculative(3)),
         (
-            "speculative: {algorithm: EAGLE3, num_steps: 5, eagle_topk: 4, num_draft_tokens: 16, draft_model_path: a/b}",
-            Speculative(5, "eagle3", verified=16, name="a/b"),
+            "speculative: {algorithm: EAGLE3, num_steps: 5, eagle_topk: 4, num_draft_tokens: 16, draft_model_path: a}",
+            Speculative(5, "eagle3", verified=16, name="a"),
         ),
         (
             "speculative: {method: ngram, num_speculative_tokens: 4, prompt_lookup_max: 5, acceptance: 0.5}",
