@@ -128,10 +128,14 @@ def limit_ranks(pool: Pool) -> int:
 
 
 def on_ranks(pool: Pool) -> Pool:
-    """`pool`, whose engine has the limits of its settings, with those of a whole replica (see `limit_ranks`)."""
+    """`pool`, whose engine has the limits of its settings, with those of a whole replica (see `limit_ranks`).
+
+    No prompt has more tokens in a step than the rank that computes it has a budget for.
+    """
     ranks, engine = limit_ranks(pool), pool.engine
     budget, sequences = engine.token_budget * ranks, engine.max_sequences * ranks
-    return replace(pool, engine=replace(engine, token_budget=budget, max_sequences=sequences))
+    own = budget // pool.data if pool.data > 1 else 0
+    return replace(pool, engine=replace(engine, token_budget=budget, max_sequences=sequences, rank_budget=own))
 
 
 def _fitting(versions: tuple[EngineDefaults, ...], version: str) -> EngineDefaults:

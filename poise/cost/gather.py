@@ -7,19 +7,21 @@ from dataclasses import replace
 from math import inf
 
 from poise.core.errors import ScenarioError
+from poise.core.experts import copies
 from poise.core.model import Mla
 from poise.core.spec import Device, Pool
 from poise.cost.coefficients import ACTIVATION_BYTES, Builder, bandwidth_share
 from poise.cost.efficiency import Efficiencies
+from poise.cost.expert_load import busiest
 from poise.cost.grid import isotonic
 from poise.cost.layout import kv_bytes_per_layer, kv_copies
 from poise.cost.operator import TILE
 from poise.cost.ramp import Latent, Line, Ramp, Surface, Tried, spread
 from poise.cost.tables import Curve, Slice, Tables
 
-SKEW = 2.0
-"""How uneven experts' loads are taken to be, as tables count it: a power law of exponent 1. Measured routing of Mixtral
-and OLMoE has 1.1 to 6 times the mean on the busiest expert (allenai/OLMoE, Apache-2.0)."""
+UNEVEN = 1.84
+"""Coefficient of variation of the uneven loads that tables have beside even ones: a power law of exponent 1 from 1 to
+0.8 · 8192 tokens (ai-dynamo/aiconfigurator, collector/helper.py, Apache-2.0), √(ln(0.8 · 8192) / 2 − 1)."""
 
 PROBE = 64.0
 """Decodes of the step at which kernels of attention are chosen."""
@@ -38,8 +40,9 @@ of nvidia/DeepSeek-R1-FP4 and moonshotai/Kimi-K2.5)."""
 HOST = 4
 """Devices of a host in scale-up domains of more than two hosts (GB200 and GB300 NVL72)."""
 
-SENT = {"sglang": ("deepepmoe graph", "deepepmoe"), "trtllm": ("wideep_compute_cutlass",)}
-"""Kernels of experts that are sent their tokens, of which the faster counts: SGLang's for decodes and for prompts."""
+SENT = {"sglang": ("deepepmoe graph", "deepepmoe"), "trtllm": ("wideep_compute_cutlass eplb",)}
+"""Kernels of experts that are sent their tokens, of which the faster counts: SGLang's for decodes and for prompts,
+TensorRT-LLM's with balanced ranks."""
 
 NORMAL = "deepep sms 20"
 """The table of DeepEP's normal mode with as many SMs as it takes by default (`Buffer.num_sms`)."""
@@ -86,6 +89,8 @@ class Gather:
             self.form = "fp8_block"
         self.cache = "bf16" if pool.kv == "bf16" else "bf16_kv8"
         self.attending = 1 - self.model.linear_layers / self.model.layers
+        self._busiest = busiest(pool)
+        self._slots = copies(pool.engine.expert_placement, pool.model.moe.experts) if pool.model.moe else 0
         self._around = self._module()
         self._plain = [(often, self._product(n, k, form)) for often, n, k, form in self._products()]
         self._head = self._product(self.model.vocab / pool.tensor, self.model.hidden, "bf16")
@@ -209,18 +214,21 @@ class Gather:
         return around
 
     def _expert(self) -> Sequence[Slice | Tried]:
-        """A layer's routed experts on a device, by their mean load, which is even; several kernels for the fastest."""
+        """A layer's routed experts on a device, by their mean load; several kernels for the fastest.
+
+        Those that get only their own tokens were measured with every load, and are taken with even ones.
+        """
         moe, pool = self.model.moe, self.pool
         if moe is None:
             return []
         sliced = pool.tensor * pool.data / pool.expert
-        expert, here = self.model.expert_parameters / sliced, moe.experts / pool.expert
+        expert, here = self.model.expert_parameters / sliced, self._slots / pool.expert
         if self._dispatches:
             found = [self._sent(kernel) for kernel in SENT.get(self._framework, ())]
             if all(found):
-                return [curve.slice(1, expert, here, SKEW) for curve in found if curve]
+                return [curve.slice(1, expert, here, 1.0) for curve in found if curve]
         ranks = 1.0 if self._dispatches else float(pool.expert)
-        rest = (expert, here, ranks, SKEW)
+        rest = (expert, here, ranks, 2.0 ** min(1.0, self._busiest.spread / UNEVEN))
         return [self.tried("moe", self.form, *rest)]
 
     def _sent(self, kernel: str) -> Curve | None:
@@ -273,12 +281,17 @@ class Gather:
         return lambda size: sum(way.seconds(size) for way in slices)
 
     def _experts(self, tokens: float) -> float:
-        """Seconds of an average layer's routed experts."""
+        """Seconds of an average layer's routed experts on the most loaded rank.
+
+        A kernel's time at a small load is that of reading the experts with any token, of which uneven loads have fewer.
+        """
         moe = self.model.moe
         if moe is None:
             return 0.0
-        load = tokens * self.pool.data * moe.active / moe.experts
-        return moe.layers / self.model.layers * min(kernel.seconds(load) for kernel in self._routed)
+        every = tokens * self.pool.data
+        load = self._busiest.tokens(every) * moe.active / self._slots
+        seconds = min(kernel.seconds(load) for kernel in self._routed) * self._busiest.fewer(every)
+        return moe.layers / self.model.layers * seconds
 
     def _all_reducers(self) -> list[Slice]:
         """All-reduces over the tensor group by bytes: the engine's kernel, and NCCL's, between which engines choose."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from poise.core.errors import ScenarioError
+from poise.core.experts import copies
 from poise.core.spec import BITS, Device, Pool
 from poise.core.units import ps
 from poise.cost.collective import Link
@@ -88,7 +89,7 @@ def shard(pool: Pool) -> Shard:
         attention = (model.attention_parameters - copied) / tensor + copied
     linear_part = model.linear_layers / model.layers
     moe_part = (model.layers - model.dense_layers) / model.layers
-    experts = model.moe.experts if model.moe else 0
+    experts = copies(pool.engine.expert_placement, model.moe.experts) if model.moe else 0
     return Shard(
         mixer=attention * (1 - linear_part) + model.linear_parameters * linear_part / tensor,
         dense=model.ffn_parameters * (1 - moe_part) / tensor,

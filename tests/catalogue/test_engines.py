@@ -30,3 +30,4 @@ def test_limits_hold_for_each_rank_but_those_of_sglang_are_shared(pool: Pool, na
     assert limit_ranks(pool) == ranks
     made = on_ranks(pool).engine
     assert (made.token_budget, made.max_sequences, made.kv_blocks) == (1000 * ranks, 30 * ranks, 77)
+    assert made.rank_budget == (1000 * ranks // pool.data if pool.data > 1 else 0)

@@ -211,6 +211,7 @@ def test_describe_cites_every_coefficient_and_marks_the_users() -> None:
 
 CODE = """
 from poise.core.estimate import Chunk, StepShape
+from poise.core.experts import ExpertLoad
 from poise.core.model import Linear, Mla, Model, Moe
 from poise.core.spec import Device, Engine, Lane, Pool
 from poise.cost import Roofline, kv_blocks
