@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 _WORDS = re.compile(
-    r"\b(?:attention[ _-](?:data[ _-]parallel(?:ism)?|dp)|dp[ _-]attention|data[ _-]parallel[ _-]attention|DEP ?\d*)\b", re.I
+    r"\b(?:attention[ _-](?:data[ _-]parallel(?:ism)?|dp)|dp[ _-]attention|data[ _-]parallel[ _-]attention|DEP ?\d*)\b",
+    re.I,
 )
 _DENIED = re.compile(r"\b(?:no|not|off|without|disabled|false)\b|=\s*0\b", re.I)
 _DEGREE = re.compile(r"--(?:dp|dp-size|data-parallel-size)[ =](\d+)|\bDEP ?(\d+)\b")

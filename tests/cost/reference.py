@@ -67,7 +67,9 @@ class Slow:
 
     def fullest(self, each: list[float]) -> float:
         """The largest sum that some data rank has however chunks are spread: of any r·k + 1 of them, k + 1 meet."""
-        found = 0.0
+        found = max(each, default=0.0)
+        if self.pool.data == 1:
+            return found
         for most in range(1, len(each) + 1):
             together = ceil(most / self.pool.data)
             found = max(found, sum(sorted(sorted(each)[-most:])[:together]))
