@@ -138,6 +138,18 @@ def on_ranks(pool: Pool) -> Pool:
     return replace(pool, engine=replace(engine, token_budget=budget, max_sequences=sequences, rank_budget=own))
 
 
+def apart(pool: Pool) -> Pool:
+    """`pool`, whose engine has the limits of its settings, with data ranks that are whole copies as replicas.
+
+    Ranks of a model without experts share no step: each has its own queue and KV, so blocks that are stated for all of
+    them are divided. A mixture's ranks work together, and stay one replica (`on_ranks`).
+    """
+    if pool.model.moe is not None or pool.data == 1:
+        return pool
+    engine = replace(pool.engine, kv_blocks=pool.engine.kv_blocks // pool.data)
+    return replace(pool, replicas=pool.replicas * pool.data, data=1, engine=engine)
+
+
 def _fitting(versions: tuple[EngineDefaults, ...], version: str) -> EngineDefaults:
     return [each for each in versions if not _numbers(version) or _numbers(each.since) <= _numbers(version)][-1]
 

@@ -191,19 +191,26 @@ def _table(chances: NDArray[Any], weights: NDArray[Any]) -> Table:
         largest = np.maximum(expected_largest(mean, square, n), n * most)
         often = largest / (n * most)  # chances in steps in which this rank has that much
         touched = (1 - np.power(np.maximum(1 - own * often[:, None], 0.0), n)).sum(axis=1)
-        even = slots * (1 - np.power(np.maximum(1 - most * often / slots, 0.0), n))
         found.append(
             (
                 float((largest / mean.mean(axis=1)).mean()),
                 float((touched / held).mean()),
-                min(1.0, float(touched.sum() / even.sum())),
+                fewer_touched(touched, slots, most * often, n),
             )
         )
     tokens, touched_, fewer = zip(*found, strict=True)
-    return tuple(nodes), _rising(tokens), _rising(touched_), fewer
+    return tuple(nodes), rising(tokens), rising(touched_), fewer
 
 
-def _rising(values: tuple[float, ...]) -> tuple[float, ...]:
+def fewer_touched(touched: NDArray[Any], held: NDArray[Any], pairs: NDArray[Any], tokens: float) -> float:
+    """Experts with any token over those of `held` equally popular ones with as many `pairs` of each token."""
+    import numpy as np
+
+    even = held * (1 - np.power(np.maximum(1 - pairs / held, 0.0), tokens))
+    return min(1.0, float(touched.sum() / even.sum()))
+
+
+def rising(values: tuple[float, ...]) -> tuple[float, ...]:
     """Each value or the largest before it: rounding must not make more work cheaper."""
     from itertools import accumulate
 

@@ -16,12 +16,15 @@ from poise.cost.expert_load import busiest
 from poise.cost.grid import isotonic
 from poise.cost.layout import kv_bytes_per_layer, kv_copies
 from poise.cost.operator import TILE
+from poise.cost.profiled_load import profiled
 from poise.cost.ramp import Latent, Line, Ramp, Surface, Tried, spread
 from poise.cost.tables import Curve, Slice, Tables
 
+SKEW = 2.0
+"""The uneven loads that tables have beside even ones, as they count them: `poise.cost.profiled_load`."""
+
 UNEVEN = 1.84
-"""Coefficient of variation of the uneven loads that tables have beside even ones: a power law of exponent 1 from 1 to
-0.8 · 8192 tokens (ai-dynamo/aiconfigurator, collector/helper.py, Apache-2.0), √(ln(0.8 · 8192) / 2 − 1)."""
+"""Their coefficient of variation between 1 and 0.8 · 8192 tokens: √(ln(0.8 · 8192) / 2 − 1)."""
 
 PROBE = 64.0
 """Decodes of the step at which kernels of attention are chosen."""
@@ -40,9 +43,8 @@ of nvidia/DeepSeek-R1-FP4 and moonshotai/Kimi-K2.5)."""
 HOST = 4
 """Devices of a host in scale-up domains of more than two hosts (GB200 and GB300 NVL72)."""
 
-SENT = {"sglang": ("deepepmoe graph", "deepepmoe"), "trtllm": ("wideep_compute_cutlass eplb",)}
-"""Kernels of experts that are sent their tokens, of which the faster counts: SGLang's for decodes and for prompts,
-TensorRT-LLM's with balanced ranks."""
+SENT = {"sglang": ("deepepmoe graph", "deepepmoe"), "trtllm": ("wideep_compute_cutlass",)}
+"""Kernels of experts that are sent their tokens, of which the faster counts: SGLang's for decodes and for prompts."""
 
 NORMAL = "deepep sms 20"
 """The table of DeepEP's normal mode with as many SMs as it takes by default (`Buffer.num_sms`)."""
@@ -90,7 +92,11 @@ class Gather:
         self.cache = "bf16" if pool.kv == "bf16" else "bf16_kv8"
         self.attending = 1 - self.model.linear_layers / self.model.layers
         self._busiest = busiest(pool)
-        self._slots = copies(pool.engine.expert_placement, pool.model.moe.experts) if pool.model.moe else 0
+        if pool.model.moe is not None:
+            experts = pool.model.moe.experts
+            self._profiled = profiled(experts, pool.model.moe.active, pool.expert)
+            self._slots = copies(pool.engine.expert_placement, experts)
+            self._uneven = 1.0 if pool.expert > 1 else min(1.0, self._busiest.spread / UNEVEN)
         self._around = self._module()
         self._plain = [(often, self._product(n, k, form)) for often, n, k, form in self._products()]
         self._head = self._product(self.model.vocab / pool.tensor, self.model.hidden, "bf16")
@@ -216,7 +222,8 @@ class Gather:
     def _expert(self) -> Sequence[Slice | Tried]:
         """A layer's routed experts on a device, by their mean load; several kernels for the fastest.
 
-        Those that get only their own tokens were measured with every load, and are taken with even ones.
+        Where ranks share the experts the rank with most was measured, under uneven loads. Where one rank has all,
+        loads differ within it only, and are as far between even and uneven ones as their coefficient of variation.
         """
         moe, pool = self.model.moe, self.pool
         if moe is None:
@@ -226,9 +233,9 @@ class Gather:
         if self._dispatches:
             found = [self._sent(kernel) for kernel in SENT.get(self._framework, ())]
             if all(found):
-                return [curve.slice(1, expert, here, 1.0) for curve in found if curve]
+                return [curve.slice(1, expert, here, SKEW) for curve in found if curve]
         ranks = 1.0 if self._dispatches else float(pool.expert)
-        rest = (expert, here, ranks, 2.0 ** min(1.0, self._busiest.spread / UNEVEN))
+        rest = (expert, here, ranks, SKEW**self._uneven)
         return [self.tried("moe", self.form, *rest)]
 
     def _sent(self, kernel: str) -> Curve | None:
@@ -283,14 +290,17 @@ class Gather:
     def _experts(self, tokens: float) -> float:
         """Seconds of an average layer's routed experts on the most loaded rank.
 
-        A kernel's time at a small load is that of reading the experts with any token, of which uneven loads have fewer.
+        Tables were measured on the most loaded rank of another load: the kernel's is so much larger or smaller. Its
+        time at a small one is that of reading the experts with any token, of which there are more or fewer.
         """
         moe = self.model.moe
         if moe is None:
             return 0.0
         every = tokens * self.pool.data
-        load = self._busiest.tokens(every) * moe.active / self._slots
-        seconds = min(kernel.seconds(load) for kernel in self._routed) * self._busiest.fewer(every)
+        own, timed = self._busiest, self._profiled
+        load = every * own.tokens(every) / timed.tokens(every) * moe.active / self._slots
+        touched = own.fewer(every) / (1 + self._uneven * (timed.fewer(every) - 1))
+        seconds = min(kernel.seconds(load) for kernel in self._routed) * touched
         return moe.layers / self.model.layers * seconds
 
     def _all_reducers(self) -> list[Slice]:
