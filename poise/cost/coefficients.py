@@ -70,8 +70,10 @@ class Coefficients:
         dense = self.token * tokens
         total = self.fixed + self.linear * tokens + (dense if dense > self.weights else self.weights)
         if self.expert_weights:
-            touched, math = self.experts(tokens)
-            total += math if math > touched else touched
+            every = tokens * self.ranks
+            fullest, touched = self.busiest.load(every)
+            math, read = self.expert_token * fullest / self.ranks, self.expert_weights * touched
+            total += math if math > read else read
         if self.reduce:
             fixed, slope, other, rise = self.reduce
             one, two = fixed + slope * tokens, other + rise * tokens
@@ -80,9 +82,8 @@ class Coefficients:
 
     def experts(self, tokens: float) -> tuple[float, float]:
         """Picoseconds of a layer's routed experts on their most loaded rank, by bytes and by arithmetic."""
-        every = tokens * self.ranks
-        math = self.expert_token / self.ranks * self.busiest.tokens(every)
-        return self.expert_weights * self.busiest.touched(every), math
+        fullest, touched = self.busiest.load(tokens * self.ranks)
+        return self.expert_weights * touched, self.expert_token * fullest / self.ranks
 
     def local(self, tokens: float) -> float:
         """Picoseconds of an average layer's products of a rank's own tokens, routed experts apart."""

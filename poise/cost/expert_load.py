@@ -45,37 +45,57 @@ class Busiest:
     spread: the coefficient of variation of experts' popularity, mean over layers.
     """
 
-    __slots__ = ("_at", "_miss", "_rows", "spread")
-    _at: tuple[float, ...]
-    _rows: tuple[tuple[float, ...], ...]
+    __slots__ = ("_at", "_lines", "_miss", "_sparse", "spread")
 
     def __init__(self, table: Table | None, miss: float, spread: float) -> None:
         """table: nodes, and at each `tokens`, `touched` and `fewer`; None for one rank with equally popular experts."""
         self._miss, self.spread = miss, spread
         self._at = table[0] if table else ()
-        self._rows = table[1:] if table else ()
+        self._lines = _lines(*table[:3]) if table else ()
+        self._sparse = table[3] if table else ()
+
+    def load(self, tokens: float) -> tuple[float, float]:
+        """The tokens that would give every rank as many pairs on average, and the experts with any, over the mean
+        number of experts that a rank holds."""
+        if not self._lines:
+            return tokens, 1.0 - float(self._miss**tokens)
+        fixed, slope, low, rise = self._lines[bisect_right(self._at, tokens)]
+        return fixed + slope * tokens, low + rise * tokens
 
     def tokens(self, tokens: float) -> float:
-        """The tokens that would give every rank as many pairs on average: `tokens` times the load over the mean."""
-        return self._line(0, tokens) if self._at else tokens
+        """The first figure of `load`: `tokens` times the most loaded rank's pairs over the mean."""
+        return self.load(tokens)[0]
 
     def touched(self, tokens: float) -> float:
-        """The experts with any token, over the mean number of experts that a rank holds."""
-        return self._line(1, tokens) if self._at else 1.0 - float(self._miss**tokens)
+        """The second figure of `load`."""
+        return self.load(tokens)[1]
 
     def fewer(self, tokens: float) -> float:
         """The number of experts with any token, over that of equally popular experts with as many pairs."""
-        return self._line(2, tokens) if self._at else 1.0
+        if not self._sparse:
+            return 1.0
+        index = bisect_right(self._at, tokens)
+        if not 0 < index < len(self._at):
+            return self._sparse[min(index, len(self._at) - 1)]
+        low, high, one, other = *self._at[index - 1 : index + 1], *self._sparse[index - 1 : index + 1]
+        return one + (other - one) * (tokens - low) / (high - low)
 
-    def _line(self, row: int, x: float) -> float:
-        """A row of the table at `x`: straight lines between nodes from (0, 0), or from the first value of `fewer`."""
-        at, values = self._at, self._rows[row]
-        if x <= at[0]:
-            return values[0] if row == 2 else values[0] * x / at[0]
-        index = min(bisect_right(at, x), len(at) - 1)
-        low, high, one, other = at[index - 1], at[index], values[index - 1], values[index]
-        found = one + (other - one) * (x - low) / (high - low)
-        return found if row == 0 else min(found, max(one, other))
+
+Lines = tuple[tuple[float, float, float, float], ...]
+
+
+def _lines(at: tuple[float, ...], tokens: tuple[float, ...], touched: tuple[float, ...]) -> Lines:
+    """Between nodes, from (0, 0) to the first and beyond the last: both rows as fixed values and slopes.
+
+    Beyond the last node tokens go on with the last slope, and no further expert is touched.
+    """
+    found, low, one, other = [], 0.0, 0.0, 0.0
+    for high, more, most in zip(at, tokens, touched, strict=True):
+        slope, rise = (more - one) / (high - low), (most - other) / (high - low)
+        found.append((one - slope * low, slope, other - rise * low, rise))
+        low, one, other = high, more, most
+    fixed, slope, _, _ = found[-1]
+    return (*found, (fixed, slope, other, 0.0))
 
 
 def busiest(pool: Pool) -> Busiest:

@@ -96,7 +96,6 @@ class Gather:
             experts = pool.model.moe.experts
             self._profiled = profiled(experts, pool.model.moe.active, pool.expert)
             self._slots = copies(pool.engine.expert_placement, experts)
-            self._uneven = 1.0 if pool.expert > 1 else min(1.0, self._busiest.spread / UNEVEN)
         self._around = self._module()
         self._plain = [(often, self._product(n, k, form)) for often, n, k, form in self._products()]
         self._head = self._product(self.model.vocab / pool.tensor, self.model.hidden, "bf16")
@@ -235,7 +234,8 @@ class Gather:
             if all(found):
                 return [curve.slice(1, expert, here, SKEW) for curve in found if curve]
         ranks = 1.0 if self._dispatches else float(pool.expert)
-        rest = (expert, here, ranks, SKEW**self._uneven)
+        uneven = 1.0 if pool.expert > 1 else min(1.0, self._busiest.spread / UNEVEN)
+        rest = (expert, here, ranks, SKEW**uneven)
         return [self.tried("moe", self.form, *rest)]
 
     def _sent(self, kernel: str) -> Curve | None:
@@ -291,7 +291,8 @@ class Gather:
         """Seconds of an average layer's routed experts on the most loaded rank.
 
         Tables were measured on the most loaded rank of another load: the kernel's is so much larger or smaller. Its
-        time at a small one is that of reading the experts with any token, of which there are more or fewer.
+        time at a small one is that of reading the experts with any token, of which a more uneven load has fewer;
+        between even loads and the measured one kernels show no such difference.
         """
         moe = self.model.moe
         if moe is None:
@@ -299,7 +300,7 @@ class Gather:
         every = tokens * self.pool.data
         own, timed = self._busiest, self._profiled
         load = every * own.tokens(every) / timed.tokens(every) * moe.active / self._slots
-        touched = own.fewer(every) / (1 + self._uneven * (timed.fewer(every) - 1))
+        touched = min(1.0, own.fewer(every) / timed.fewer(every))
         seconds = min(kernel.seconds(load) for kernel in self._routed) * touched
         return moe.layers / self.model.layers * seconds
 

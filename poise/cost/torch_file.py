@@ -16,7 +16,7 @@ TYPES = {
 
 
 def read_torch(path: Path) -> Any:
-    """What was saved, each tensor as nested lists; ValueError for what is no such file or holds other objects."""
+    """What was saved, each tensor as nested lists; ValueError for any other file, and for other objects in it."""
     try:
         with zipfile.ZipFile(path) as file:
             data = next((name for name in file.namelist() if name.endswith("/data.pkl")), None)
