@@ -332,7 +332,7 @@ def test_a_new_devices_kernel_is_known_by_its_name_or_taken_for_a_usual_one() ->
     [
         ("sglang", 32, {"moe_ep fp8_block deepepmoe graph", "moe_ep fp8_block deepepmoe", "dispatch bf16"}),
         ("sglang", 8, {"moe fp8_block"}),
-        ("trtllm", 8, {"moe_ep fp8_block wideep_compute_cutlass eplb", "mla_prefill_module fp8_block"}),
+        ("trtllm", 8, {"moe_ep fp8_block wideep_compute_cutlass", "mla_prefill_module fp8_block"}),
         ("vllm", 8, {"moe fp8_block", "mla_prefill_module fp8_block"}),
         ("sglang", 1, {"moe fp8_block"}),
     ],
