@@ -102,8 +102,11 @@ class Gather:
         self._routed, self._reducers = self._expert(), self._all_reducers()
         self._exchange, self._hop = self._exchanges(), self.roofline.hop()
 
-    def tried(self, kind: str, form: str, *rest: float) -> Tried:
-        """An operator by its tokens, the other coordinates fixed: engines choose a kernel for each octave of tokens."""
+    def tried(self, kind: str, form: str, *rest: float, last: float | None = None) -> Tried:
+        """An operator by its tokens, the other coordinates fixed: engines choose a kernel for each octave of tokens.
+
+        last: what the last coordinate is once kernels are chosen, where it lies between those that were measured.
+        """
         octaves = [2.0**at for at in range(MOST_OCTAVES)]
         found = self.tables.tried(kind, self.device, form, self._framework, [(m, *rest) for m in octaves])
         if not found:
@@ -111,6 +114,7 @@ class Gather:
         for m, curve, before in zip(octaves, found, (None, *found), strict=False):
             if curve is not before:
                 self.curves.setdefault(f"{kind} {form}" if before is None else f"{kind} {form} from {m:g}", curve)
+        rest = rest if last is None else (*rest[:-1], last)
         slices = {curve: curve.slice(1, *rest) for curve in found}
         return Tried([slices[curve] for curve in found])
 
@@ -235,8 +239,7 @@ class Gather:
                 return [curve.slice(1, expert, here, SKEW) for curve in found if curve]
         ranks = 1.0 if self._dispatches else float(pool.expert)
         uneven = 1.0 if pool.expert > 1 else min(1.0, self._busiest.spread / UNEVEN)
-        rest = (expert, here, ranks, SKEW**uneven)
-        return [self.tried("moe", self.form, *rest)]
+        return [self.tried("moe", self.form, expert, here, ranks, SKEW, last=SKEW**uneven)]
 
     def _sent(self, kernel: str) -> Curve | None:
         """The curve of a kernel of experts to which their tokens are sent, where the engine has it in this format."""

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from poise.catalogue import device
 from poise.core.errors import ScenarioError
 from poise.core.estimate import StepShape
 from poise.core.experts import BALANCED, ExpertLoad, Placement, copies
@@ -147,3 +148,15 @@ def test_a_model_without_experts_has_no_load() -> None:
 def test_what_does_not_fit_the_model_is_refused(load: ExpertLoad, placement: Placement, words: str) -> None:
     with pytest.raises(ScenarioError, match=words):
         Roofline().build(loaded(load, placement=placement))
+
+
+def test_a_load_between_measured_ones_does_not_change_which_kernel_runs() -> None:
+    moe = replace(DEEPSEEK_V3.moe, experts=8, active=2, ffn=14336)  # type: ignore[type-var]
+    mixtral = replace(DEEPSEEK_V3, mla=None, hidden=4096, heads=32, kv_heads=8, head_dim=128, moe=moe)
+    pool = Pool(mixtral, device("A100"), tensor=4)  # vLLM's kernel was measured there with uneven loads alone
+    kernels = []
+    for zipf in (0.1, 0.5, 2.0):
+        tables = Measured().build(loaded(ExpertLoad(zipf=zipf), pool)).describe()["tables"]
+        assert isinstance(tables, dict)
+        kernels.append({name: each["table"] for name, each in tables.items() if name.startswith("moe")})
+    assert kernels[0] == kernels[1] == kernels[2]
