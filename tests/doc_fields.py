@@ -34,7 +34,7 @@ def default(field: Any) -> str:
     """A field's default as YAML would have it; `needed` where there is none."""
     if field.is_required():
         return "needed"
-    if sections(field.annotation) and field.default not in (None, [], {}):
+    if sections(field.annotation) and not isinstance(field.default, str) and field.default not in (None, [], {}):
         return "as below"
     return f"`{json.dumps(field.default)}`"
 

@@ -134,10 +134,26 @@ def limit_ranks(pool: Pool) -> int:
 
 
 def on_ranks(pool: Pool) -> Pool:
-    """`pool`, whose engine has the limits of its settings, with those of a whole replica (see `limit_ranks`)."""
+    """`pool`, whose engine has the limits of its settings, with those of a whole replica (see `limit_ranks`).
+
+    No prompt has more tokens in a step than the rank that computes it has a budget for.
+    """
     ranks, engine = limit_ranks(pool), pool.engine
     budget, sequences = engine.token_budget * ranks, engine.max_sequences * ranks
-    return replace(pool, engine=replace(engine, token_budget=budget, max_sequences=sequences))
+    own = budget // pool.data if pool.data > 1 else 0
+    return replace(pool, engine=replace(engine, token_budget=budget, max_sequences=sequences, rank_budget=own))
+
+
+def apart(pool: Pool) -> Pool:
+    """`pool`, whose engine has the limits of its settings, with data ranks that are whole copies as replicas.
+
+    Ranks of a model without experts share no step: each has its own queue and KV, so blocks that are stated for all of
+    them are divided. A mixture's ranks work together, and stay one replica (`on_ranks`).
+    """
+    if pool.model.moe is not None or pool.data == 1:
+        return pool
+    engine = replace(pool.engine, kv_blocks=pool.engine.kv_blocks // pool.data)
+    return replace(pool, replicas=pool.replicas * pool.data, data=1, engine=engine)
 
 
 def _fitting(versions: tuple[EngineDefaults, ...], version: str) -> EngineDefaults:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Literal, NamedTuple
 
+from poise.core.experts import ExpertLoad, Placement
 from poise.core.model import Model
 from poise.core.precision import BITS as BITS
 from poise.core.precision import Format as Format
@@ -67,6 +68,7 @@ class Engine:
 
     token_budget: tokens computed in one step (`max_num_batched_tokens`).
     max_sequences: requests running at once (`max_num_seqs`).
+    rank_budget: tokens of one prompt in a step at most, where each data rank has a budget of its own; 0: no such cap.
     block_tokens: tokens per KV block.
     prefix_caching: keep finished blocks until they are needed, least recently used first.
     memory_fraction: share of device memory given to weights, activations and KV (`gpu_memory_utilization`).
@@ -81,6 +83,7 @@ class Engine:
     room nor time.  max_cpu_loras: adapters that host memory has room for, at least `max_loras` (0: as many).
     max_lora_rank: the rank that each slot on the device has room for.
     lora_disk_bw: bytes/s at which an adapter that is not in host memory is read; 0: reading takes no time.
+    expert_load: how popular the routed experts are.  expert_placement: the ranks that hold each.
     """
 
     name: str = "vllm"
@@ -101,6 +104,9 @@ class Engine:
     max_cpu_loras: int = 0
     max_lora_rank: int = 16
     lora_disk_bw: float = 0.0
+    rank_budget: int = 0
+    expert_load: ExpertLoad = field(default_factory=ExpertLoad)
+    expert_placement: Placement = ()
 
 
 @dataclass(frozen=True, slots=True)

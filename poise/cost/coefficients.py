@@ -1,6 +1,7 @@
 """The coefficients of one lane: all inputs of a step's cost from pool, layout and efficiencies, in picoseconds.
 
-Work is that of one device; ranks of a replica are taken as equally loaded (mean field). A pipeline adds its stages up.
+Work is that of one device; ranks of a replica are taken as equally loaded (mean field), but for their experts, of which
+the most loaded rank counts. A pipeline adds its stages up.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from poise.core.spec import Device, Format, Pool
 from poise.core.units import SECOND
 from poise.cost.collective import Line, Link, all_gather, all_reduce_forms, all_to_all, far_all_reduce, p2p
 from poise.cost.efficiency import Efficiencies
+from poise.cost.expert_load import Busiest, busiest
 from poise.cost.layout import TOKEN_PARTS, Shard, link_of, shard
 from poise.cost.sm_share import reached
 from poise.cost.spans import Span, decode_s, prompt_s, raised_flops, rates, reach, spans
@@ -27,8 +29,8 @@ class Coefficients:
     step, sequence: host and sampler time of a step, and per sequence in it.
     fixed, linear: of a layer: kernels' fixed times, fixed parts of collectives and hops; and per token.
     weights, token: of a layer: streaming its weights, and arithmetic per token; the larger counts.
-    expert_weights, expert_token, miss, ranks: the same for routed experts, of which a token misses one with probability
-        `miss`; `ranks` data ranks bring their tokens to the same experts.
+    expert_weights, expert_token, ranks: the same for routed experts, evenly loaded; `ranks` data ranks bring their
+        tokens to the same experts.  busiest: what of them the most loaded rank has, by the tokens of all data ranks.
     reduce: fixed and per token of a layer's all-reduces in one form, then in another (the cheaper counts); () for one.
     head_weights, head_token, head_fixed, sample: of the output head and the sampler, per sampled token.
     kv, window_kv: reading one token of KV while decoding, over all full and all sliding-window layers.
@@ -48,8 +50,8 @@ class Coefficients:
     token: float
     expert_weights: float
     expert_token: float
-    miss: float
     ranks: int
+    busiest: Busiest
     reduce: tuple[float, ...]
     head_weights: float
     head_token: float
@@ -75,14 +77,20 @@ class Coefficients:
         dense = self.token * tokens
         total = self.fixed + self.linear * tokens + (dense if dense > self.weights else self.weights)
         if self.expert_weights:
-            touched = self.expert_weights * (1.0 - self.miss ** (tokens * self.ranks))
-            math = self.expert_token * tokens
-            total += math if math > touched else touched
+            every = tokens * self.ranks
+            fullest, touched = self.busiest.load(every)
+            math, read = self.expert_token * fullest / self.ranks, self.expert_weights * touched
+            total += math if math > read else read
         if self.reduce:
             fixed, slope, other, rise = self.reduce
             one, two = fixed + slope * tokens, other + rise * tokens
             total += one if one < two else two
         return total
+
+    def experts(self, tokens: float) -> tuple[float, float]:
+        """Picoseconds of a layer's routed experts on their most loaded rank, by bytes and by arithmetic."""
+        fullest, touched = self.busiest.load(tokens * self.ranks)
+        return self.expert_weights * touched, self.expert_token * fullest / self.ranks
 
     def local(self, tokens: float) -> float:
         """Picoseconds of an average layer's products of a rank's own tokens, routed experts apart."""
@@ -173,7 +181,7 @@ class Builder:
     def build(self) -> Coefficients:
         """All groups, scaled to picoseconds."""
         use, experts = self.use, self.precision.experts
-        moe, reduce = self.model.moe, self.all_reduces()
+        reduce = self.all_reduces()
         exchange = self.exchange()
         hop = self.hop()
         gather = self.vocabulary()
@@ -197,8 +205,8 @@ class Builder:
         return Coefficients(
             **{name: value * SECOND for name, value in seconds.items()},
             near=tuple((bound, pair * SECOND, read * SECOND) for bound, pair, read in self.near()),
-            miss=1 - moe.active / moe.experts if moe else 0.0,
             ranks=self.pool.data,
+            busiest=busiest(self.pool),
             reduce=tuple(second * SECOND for line in reduce for second in line),
         )
 

@@ -56,7 +56,7 @@ def share(pool: Pool, use: Efficiencies, clients: int, sms: float) -> Share:
         builder.moe * use.moe_s * SECOND,
         k.expert_token / servers,
         k.expert_weights * pool.data / servers,
-        k.miss,
+        1 - moe.active / moe.experts,
         rounds * link.latency_s * (1 if link.direct else max(clients, servers)),
         rounds * size / link.bandwidth,
     )

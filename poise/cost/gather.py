@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from poise.core.errors import ScenarioError
+from poise.core.experts import copies
 from poise.core.layer import Attention, Mla
 from poise.core.model import Model
 from poise.core.precision import PARTS, Part
@@ -12,18 +13,22 @@ from poise.core.spec import Device, Pool
 from poise.cost.coefficients import ACTIVATION_BYTES, Builder
 from poise.cost.efficiency import Efficiencies
 from poise.cost.exchange import Exchange
+from poise.cost.expert_load import busiest
 from poise.cost.formats import WEIGHT_ONLY, framework, weights_format
 from poise.cost.grid import isotonic
 from poise.cost.layout import kv_bytes_per_layer, products
 from poise.cost.links import Links
 from poise.cost.operator import TILE
+from poise.cost.profiled_load import profiled
 from poise.cost.ramp import Latent, Line, Ramp, Surface, Tried, spread
 from poise.cost.spans import Span, spans
 from poise.cost.tables import Curve, Slice, Tables
 
 SKEW = 2.0
-"""How uneven experts' loads are taken to be, as tables count it: a power law of exponent 1. Measured routing of Mixtral
-and OLMoE has 1.1 to 6 times the mean on the busiest expert (allenai/OLMoE, Apache-2.0)."""
+"""The uneven loads that tables have beside even ones, as they count them: `poise.cost.profiled_load`."""
+
+UNEVEN = 1.84
+"""Their coefficient of variation between 1 and 0.8 · 8192 tokens: √(ln(0.8 · 8192) / 2 − 1)."""
 
 PROBE = 64.0
 """Decodes of the step at which kernels of attention are chosen."""
@@ -52,6 +57,11 @@ class Gather:
         self.reading = spans(self.model)
         self.measured = [span for span in self.reading if _measured(span)]
         self.roofline = Builder(pool, use, share, [span for span in self.reading if not _measured(span)])
+        self._busiest = busiest(pool)
+        if pool.model.moe is not None:
+            experts = pool.model.moe.experts
+            self._profiled = profiled(experts, pool.model.moe.active, pool.expert)
+            self._slots = copies(pool.engine.expert_placement, experts)
         self._around = self._module()
         self._plain = [(often, self._product(n, k, form)) for often, n, k, form in self._products()]
         self._head = self._product(self.model.vocab / pool.tensor, self.model.hidden, self.forms["head"])
@@ -65,8 +75,11 @@ class Gather:
         form = weights_format(self.pool.device, self.pool.precision.of(part).format, self._framework)
         return "fp8_block" if form == "fp8" and self.model.fp8_block else form
 
-    def tried(self, kind: str, form: str, *rest: float) -> Tried:
-        """An operator by its tokens, the other coordinates fixed: engines choose a kernel for each octave of tokens."""
+    def tried(self, kind: str, form: str, *rest: float, last: float | None = None) -> Tried:
+        """An operator by its tokens, the other coordinates fixed: engines choose a kernel for each octave of tokens.
+
+        last: what the last coordinate is once kernels are chosen, where it lies between those that were measured.
+        """
         octaves = [2.0**at for at in range(MOST_OCTAVES)]
         kernels = self._kernels(kind, form)
         found = self.tables.tried(kind, self.device, form, self._framework, [(m, *rest) for m in octaves], kernels)
@@ -75,6 +88,7 @@ class Gather:
         for m, curve, before in zip(octaves, found, (None, *found), strict=False):
             if curve is not before:
                 self.curves.setdefault(f"{kind} {form}" if before is None else f"{kind} {form} from {m:g}", curve)
+        rest = rest if last is None else (*rest[:-1], last)
         slices = {curve: curve.slice(1, *rest) for curve in found}
         return Tried([slices[curve] for curve in found])
 
@@ -182,19 +196,23 @@ class Gather:
         return around
 
     def _expert(self) -> Sequence[Slice | Tried]:
-        """A layer's routed experts on a device, by their mean load, which is even; several kernels for the fastest."""
+        """A layer's routed experts on a device, by their mean load; several kernels for the fastest.
+
+        Where ranks share the experts the rank with most was measured, under uneven loads. Where one rank has all,
+        loads differ within it only, and are as far between even and uneven ones as their coefficient of variation.
+        """
         moe, pool = self.model.moe, self.pool
         if moe is None:
             return []
         sliced = pool.tensor * pool.data / pool.expert
-        expert, here = self.model.expert_parameters / sliced, moe.experts / pool.expert
+        expert, here = self.model.expert_parameters / sliced, self._slots / pool.expert
         if self.exchange.dispatches:
             found = [self._sent(kernel) for kernel in SENT.get(self._framework, ())]
             if all(found):
                 return [curve.slice(1, expert, here, SKEW) for curve in found if curve]
         ranks = 1.0 if self.exchange.dispatches else float(pool.expert)
-        rest = (expert, here, ranks, SKEW)
-        return [self.tried("moe", self.forms["experts"], *rest)]
+        uneven = 1.0 if pool.expert > 1 else min(1.0, self._busiest.spread / UNEVEN)
+        return [self.tried("moe", self.forms["experts"], expert, here, ranks, SKEW, last=SKEW**uneven)]
 
     def _sent(self, kernel: str) -> Curve | None:
         """The curve of a kernel of experts to which their tokens are sent, where the engine has it in this format."""
@@ -222,12 +240,21 @@ class Gather:
         return lambda sampled: gather(sampled * self.model.vocab * ACTIVATION_BYTES)
 
     def _experts(self, tokens: float) -> float:
-        """Seconds of an average layer's routed experts."""
+        """Seconds of an average layer's routed experts on the most loaded rank.
+
+        Tables were measured on the most loaded rank of another load: the kernel's is so much larger or smaller. Its
+        time at a small one is that of reading the experts with any token, of which a more uneven load has fewer;
+        between even loads and the measured one kernels show no such difference.
+        """
         moe = self.model.moe
         if moe is None:
             return 0.0
-        load = tokens * self.pool.data * moe.active / moe.experts
-        return moe.layers / self.model.layers * min(kernel.seconds(load) for kernel in self._routed)
+        every = tokens * self.pool.data
+        own, timed = self._busiest, self._profiled
+        load = every * own.tokens(every) / timed.tokens(every) * moe.active / self._slots
+        touched = min(1.0, own.fewer(every) / timed.fewer(every))
+        seconds = min(kernel.seconds(load) for kernel in self._routed) * touched
+        return moe.layers / self.model.layers * seconds
 
     def _reduced(self, tokens: float) -> float:
         """Seconds of a layer's all-reduces; by the roofline's lines where no table's link joins the ranks."""

@@ -7,6 +7,7 @@ from math import ceil
 from typing import Final, Literal, NamedTuple
 
 from poise.core.errors import ScenarioError
+from poise.core.experts import copies
 from poise.core.layer import Attention, Linear
 from poise.core.precision import Part, Precision
 from poise.core.spec import BITS, Device, Fabric, Pool
@@ -104,12 +105,13 @@ def shard(pool: Pool) -> Shard:
         if isinstance(mixer, Attention):
             output += count * sum([each.n * each.k for each in found if each.part == "output"])
     parts = model.parts
+    slots = copies(pool.engine.expert_placement, model.moe.experts) / model.moe.experts if model.moe else 1.0
     return Shard(
         attention=(mixers - output) / model.layers,
         output=output / model.layers,
         dense=parts.dense / model.layers / tensor,
         shared=parts.shared / model.layers / tensor,
-        experts=parts.routed / model.layers / (tensor * pool.data),
+        experts=slots * parts.routed / model.layers / (tensor * pool.data),
         head=model.vocab * model.hidden / tensor,
     )
 

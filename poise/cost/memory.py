@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from poise.core.errors import CapacityError
+from poise.core.experts import copies
 from poise.core.spec import BITS, Pool
 from poise.cost.adapters import slot_bytes
 from poise.cost.layout import check, kv_bytes_per_layer, shard
@@ -48,7 +49,8 @@ def footprint(pool: Pool) -> Footprint:
     stage = ceil(model.layers / pool.pipeline)
     uneven = 1.0
     if model.moe is not None:
-        uneven = ceil(model.moe.experts / pool.expert) * pool.expert / model.moe.experts
+        slots = copies(engine.expert_placement, model.moe.experts)
+        uneven = ceil(slots / pool.expert) * pool.expert / slots
     store = pool.precision
     layer = part.stored(store) + part.experts * uneven * store.experts.bits / 8
     ends = sorted([store.head.bits, 0 if model.tied else store.embedding.bits])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import accumulate, pairwise
 from math import ceil
@@ -14,6 +15,7 @@ from poise.core.spec import BITS, Pool
 from poise.core.units import NEVER
 from poise.cost.coefficients import derive
 from poise.cost.efficiency import Efficiencies
+from poise.cost.expert_load import describe_load
 from poise.cost.layout import check, kv_copies, swap
 from poise.cost.sm_share import STARVED, Contention, slower
 from poise.cost.spans import reach
@@ -75,9 +77,10 @@ class Steps:
     kernels' fixed times, dense GEMMs, routed experts, attention and communication, none overlapped.
 
     Approximations, besides those of `Coefficients` and `Shard`:
-    data: a rank has n/data of the decodes, at least one, and of the chunks 1/data or the longest: all wait for the rank
-        that computes it, while its routed experts are spread over all. Each rank has a scheduler of its own, so host
-        time grows with its own sequences.
+    data: requests are spread by number, as balancers do, so the fullest rank has ⌈n/data⌉ of n decodes or chunks; of
+        the chunks' tokens it has 1/data, or what whole chunks leave no rank without (`_most`): all wait for it, while
+        its routed experts are spread over all. A rank without requests computes a token all the same (a dummy batch).
+        Each rank has a scheduler of its own, so host time grows with its own sequences.
     pipeline: the batch is cut into `pipeline` microbatches that follow one another, so a step is a microbatch's way
         through all layers with n/pipeline of the decodes, at least one, plus `pipeline` hops. Chunks spread over the
         microbatches, of which one has 1/pipeline of them or the longest: a chunk passes all stages whole. Beside data
@@ -97,7 +100,6 @@ class Steps:
         "_lanes",
         "_layers",
         "_part_chunk",
-        "_part_decode",
         "_pieces",
         "_sharing",
         "_stages",
@@ -119,7 +121,6 @@ class Steps:
         self._state = pool.model.state_bytes
         self._part_chunk = 1 / pool.data
         self._stages = pool.pipeline if pool.data == 1 else 1
-        self._part_decode = 1 / (pool.data * pool.pipeline)
         self._clocks = clocks(pool)
         self._lanes: dict[float, Costs] = {}
         self._calm: dict[float, Costs] = {}
@@ -228,7 +229,11 @@ class Steps:
 
     def _host(self, k: Costs, sequences: int) -> float:
         """Host time of a step: each data rank schedules its own part of the sequences."""
-        return k.step + k.sequence * self._part_chunk * sequences
+        return k.step + k.sequence * self._fullest(sequences)
+
+    def _fullest(self, requests: int) -> int:
+        """The requests of the fullest data rank."""
+        return -(-requests // self.pool.data)
 
     def _decode(self, decodes: int, share: float) -> Piece:
         """The piece of decodes alone, remembered."""
@@ -236,7 +241,7 @@ class Steps:
         if decodes == 0:
             piece = Piece(0)
         else:
-            tokens = max(1.0, decodes * self._part_decode)
+            tokens = max(1.0, self._fullest(decodes) / self.pool.pipeline)
             fixed, kv, window_kv = k.decoding(tokens)
             base = self._host(k, decodes) + fixed + self._layers * k.layer(tokens) + k.last(tokens)
             rank = tokens / decodes
@@ -252,7 +257,7 @@ class Steps:
             return self._ranges(k, decodes, chunks, share)
         part = self._part_chunk if len(chunks) == 1 else self._spread(chunks)
         tokens, fixed, kv, window_kv = self._beside.get((decodes, share)) or self._decodes_beside(k, decodes, share)
-        base = k.step + k.sequence * self._part_chunk * (decodes + len(chunks)) + fixed
+        base = self._host(k, decodes + len(chunks)) + fixed
         new, attending, costliest = 0, 0.0, 0.0
         for count, context, first, last in chunks:
             if last and last - first != self._layers:
@@ -262,9 +267,9 @@ class Steps:
             attending += one
             costliest = one if one > costliest else costliest
         base += self._part_chunk * (max(costliest, attending / self._stages) if self._stages > 1 else attending)
-        base += self._layers * k.layer(tokens + new * part) + k.last(tokens + len(chunks) * part)
+        base += self._layers * k.layer(tokens + new * part) + k.last(tokens + self._sampled(len(chunks), part))
         if self._part_chunk < 1.0:
-            most = max(chunk.tokens for chunk in chunks)
+            most = self._most([chunk.tokens for chunk in chunks])
             base += self._layers * self._longer(k, tokens, new, most) + self._alone(k, chunks)
         if k.scan:
             base += k.scan * max(chunk.tokens for chunk in chunks)
@@ -272,7 +277,7 @@ class Steps:
 
     def _decodes_beside(self, k: Costs, decodes: int, share: float) -> Decodes:
         """What decodes add to a step with chunks, remembered."""
-        tokens = decodes * self._part_decode
+        tokens = self._fullest(decodes) / self.pool.pipeline
         if 0.0 < tokens < 1.0:
             tokens = 1.0
         fixed, kv, window_kv = k.beside(tokens) if decodes else (0.0, 0.0, 0.0)
@@ -287,15 +292,26 @@ class Steps:
         new = sum(chunk.tokens for chunk in chunks)
         return max(1 / self._stages, max(chunk.tokens for chunk in chunks) / new)
 
-    def _longer(self, k: Costs, tokens: float, new: int, most: int) -> float:
-        """What a layer takes longer on the rank of a chunk of `most` tokens than with `new` spread evenly."""
+    def _most(self, each: Sequence[float]) -> float:
+        """What the fullest data rank has of chunks at least: of the k·data + 1 largest, k + 1 are on one rank."""
+        if len(each) <= self.pool.data:
+            return max(each)
+        ranks, ordered = self.pool.data, sorted(each, reverse=True)
+        return max(sum(ordered[k * ranks - k : k * ranks + 1]) for k in range(self._fullest(len(each))))
+
+    def _sampled(self, chunks: int, part: float) -> float:
+        """Chunks of which the fullest rank computes logits; `part` of them in a microbatch of a pipeline."""
+        return self._fullest(chunks) if self._part_chunk < 1.0 else chunks * part
+
+    def _longer(self, k: Costs, tokens: float, new: int, most: float) -> float:
+        """What a layer takes longer on a rank with `most` tokens of chunks than with `new` spread evenly."""
         even = new * self._part_chunk
         return k.local(tokens + most) - k.local(tokens + even) if most > even else 0.0
 
     def _alone(self, k: Costs, chunks: tuple[Chunk, ...]) -> float:
-        """What attention takes longer on the rank of the costliest chunk than spread evenly."""
+        """What attention takes longer on the fullest rank than spread evenly."""
         each = [self._passed(chunk) * k.attention(chunk.tokens, chunk.context, self.window) for chunk in chunks]
-        return max(0.0, max(each) - self._part_chunk * sum(each))
+        return max(0.0, self._most(each) - self._part_chunk * sum(each))
 
     def _passed(self, chunk: Chunk) -> float:
         """The part of all layers that a chunk passes."""
@@ -306,7 +322,7 @@ class Steps:
         layers, window = self._layers, self.window
         part = self._part_chunk if self._stages == 1 else self._spread(chunks)
         tokens, fixed, kv, window_kv = self._beside.get((decodes, share)) or self._decodes_beside(k, decodes, share)
-        base = k.step + k.sequence * self._part_chunk * (decodes + len(chunks)) + fixed
+        base = self._host(k, decodes + len(chunks)) + fixed
         finishing, new, attending, costliest = 0, 0, 0.0, 0.0
         _, _, begin, end = chunks[0]
         alike = True
@@ -326,12 +342,12 @@ class Steps:
             if passing or (decodes and low < high):
                 base += (high - low) * k.layer(tokens + passing * part)
             if passing and self._part_chunk < 1.0:
-                most = max(c.tokens for c in chunks if c.first_layer <= low < (c.last_layer or layers))
+                most = self._most([c.tokens for c in chunks if c.first_layer <= low < (c.last_layer or layers)])
                 base += (high - low) * self._longer(k, tokens, passing, most)
         if self._part_chunk < 1.0:
             base += self._alone(k, chunks)
         if decodes or finishing:
-            base += k.last(tokens + finishing * part)
+            base += k.last(tokens + self._sampled(finishing, part))
         if k.scan:
             base += k.scan * max(self._passed(chunk) * chunk.tokens for chunk in chunks)
         return made(Piece, (round(base), kv, window_kv, NEVER, None))
@@ -380,8 +396,10 @@ class RooflineEstimator(Steps):
 
     def describe(self) -> dict[str, object]:
         """The pool, every efficiency with its source, and the whole device's coefficients in picoseconds."""
+        coefficients = asdict(derive(self._at(self._clocks[0]), self._use, 1.0))
         return {
             **self._about("roofline"),
             "efficiencies": self._use.sources(),
-            "coefficients_ps": asdict(derive(self._at(self._clocks[0]), self._use, 1.0)),
+            **describe_load(self.pool),
+            "coefficients_ps": {name: value for name, value in coefficients.items() if name != "busiest"},
         }

@@ -99,8 +99,8 @@ class Works:
         slopes = self._slopes.get(shape.share) or self._sloped(shape.share)
         tokens, layers = self.tokens(shape), self.pool.model.layers
         dense = k.token * tokens.all, k.weights * parts
-        touched = 1 - k.miss ** (tokens.all * k.ranks / parts) if k.expert_weights else 0.0
-        experts = k.expert_token * tokens.all, k.expert_weights * touched * parts
+        read, computed = k.experts(tokens.all / parts) if k.expert_weights else (0.0, 0.0)
+        experts = computed * parts, read * parts
         light = slopes.light * tokens.all
         sent = self.reduced(shape.share, tokens.all, parts)
         sent += slopes.sent_fixed * parts + slopes.sent * tokens.all if tokens.all else 0.0

@@ -155,6 +155,10 @@ def _engine(engine: EngineSection, path: Path, places: Places) -> None:
         raise places.error(
             (*path, "lanes"), "no lane computes prompts, or none outputs; give one with prefill and one with decode"
         )
+    load = engine.expert_load
+    if not isinstance(load, str) and (load.zipf is None) == (load.file is None):
+        rule = "states no load" if load.zipf is None else "states two loads"
+        raise places.error((*path, "expert_load"), f"{rule}; give zipf or file, or the word balanced")
 
 
 def _pool(scenario: Scenario, pool: PoolSection, path: Path, places: Places) -> None:

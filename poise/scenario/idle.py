@@ -45,6 +45,10 @@ def check_idle(problem: Problem) -> None:
             if section.max_loras:
                 text = "no request names an adapter; give workload.adapters, as in {count: 50}, or remove it"
                 raise places.error((*path, "max_loras"), text)
+    if all(pool.model.moe is None for pool in problem.cluster.pools):
+        for path, section in sections:
+            if section.expert_load != "measured":
+                raise places.error((*path, "expert_load"), "no pool's model has experts; remove it")
     if any(_swaps(bundle.preempt) for bundle in bundles):
         return
     for path, section in sections:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from poise.core.records.header import header
 from poise.core.slot import SCENARIO
-from poise.core.spec import Belief, Cluster
+from poise.core.spec import Belief, Cluster, Engine
 from poise.core.version import version
 from poise.scenario.hazards import drawn
 from poise.scenario.policy import resolved_choice
@@ -71,7 +71,12 @@ def _resolved(slot: str, chosen: Choice) -> dict[str, Any]:
 
 def _engines(cluster: Cluster) -> Sequence[Mapping[str, Any]]:
     return [
-        {"name": pool.name or pool.model.name, **asdict(pool.engine)}
+        {"name": pool.name or pool.model.name, **_batching(pool.engine)}
         for pool in cluster.pools
         for _ in range(pool.slots)
     ]
+
+
+def _batching(engine: Engine) -> dict[str, Any]:
+    """The fields of an engine that its batches follow from; the load of its experts is part of the cost."""
+    return {name: value for name, value in asdict(engine).items() if not name.startswith("expert_")}

@@ -19,6 +19,7 @@ from poise.core.spec import Cluster as CoreCluster
 from poise.core.spec import Engine as CoreEngine
 from poise.core.spec import Fabric, FaultKind, Role
 from poise.core.spec import Lane as CoreLane
+from poise.cost.expert_files import MOST_ZIPF
 from poise.scenario.policy_spec import check_admissions, check_choices, check_routers, check_terms
 from poise.scenario.schema_workload import WorkloadSection
 from poise.scenario.section import Section, Whole, whole
@@ -46,6 +47,28 @@ def check_engine(name: str) -> str:
     if not engine_defaults(name).known:
         raise ValueError(f"{name!r} is not a known engine; give vllm, sglang or tensorrt-llm")
     return name
+
+
+class ExpertLoadSection(Section):
+    """How popular the experts of a mixture are, by one of two descriptions."""
+
+    zipf: float | None = Field(
+        default=None, ge=0, le=MOST_ZIPF, description="the exponent by which popularity falls with rank, as in 0.5"
+    )
+    file: str | None = Field(
+        default=None, description="recorded loads: a CSV table, SGLang's .json or .pt, or an engine's log"
+    )
+
+
+def _loaded(value: Any) -> str:
+    """Which of the two forms of an expert load `value` has; the tags in brackets are left out of error messages."""
+    return "[load]" if isinstance(value, dict | ExpertLoadSection) else "[word]"
+
+
+StatedLoad = Annotated[
+    Annotated[Literal["measured", "balanced"], Tag("[word]")] | Annotated[ExpertLoadSection, Tag("[load]")],
+    Discriminator(_loaded),
+]
 
 
 class EngineSection(Section):
@@ -110,6 +133,10 @@ class EngineSection(Section):
     )
     lanes: list[LaneSection] = Field(
         default=[LaneSection()], min_length=1, description="a list of lanes, as in [{name: main}]"
+    )
+    expert_load: StatedLoad = Field(
+        default="measured",
+        description="how tokens spread over experts, as in balanced, {zipf: 0.5} or {file: loads.csv}",
     )
     preemption: Literal["recompute", "swap"] = Field(
         default="recompute", description="what becomes of the KV of a preempted request"

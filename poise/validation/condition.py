@@ -8,7 +8,7 @@ from functools import cache
 from math import gcd
 from typing import Literal
 
-from poise.catalogue.engines import EngineDefaults, engine_defaults
+from poise.catalogue.engines import EngineDefaults, engine_defaults, limit_ranks
 from poise.catalogue.models import published_format
 from poise.catalogue.spelling import counted, format_spelled
 from poise.core.errors import CapacityError, UserError
@@ -26,6 +26,7 @@ from poise.validation.assumptions import (
     narrowest,
     scenario_of,
 )
+from poise.validation.attention_ranks import attention_ranks
 from poise.validation.borrow import borrows
 from poise.validation.layouts import Side
 from poise.validation.load import Load, load_of
@@ -231,8 +232,9 @@ def _pools(
         tensor = row.devices if load.kind not in ("offline", "server", "interactive") else 1
     if data > 1 and row.devices and tensor * pipeline * data > row.devices and tensor % data == 0:
         tensor //= data  # attention's data ranks counted inside the tensor group
-    if setup.attention_dp and data == 1:
-        tensor, data = 1, tensor
+    if data == 1:
+        data = tensor if setup.attention_dp else attention_ranks(row.notes, tensor)
+        tensor //= data
     if defaults.splits_layers and tensor > 1:
         tensor, pipeline = 1, tensor * pipeline
         assumed.append(f"{defaults.name} splits layers over {pipeline} devices")
@@ -264,7 +266,8 @@ def _admitting(pool: Pool, sequences: int, tokens: int) -> Pool:
     """The pool with the limits of its recipe, 0 for those that it does not have."""
     engine = pool.engine
     sequences, tokens = sequences or engine.max_sequences, tokens or engine.token_budget
-    return replace(pool, engine=replace(engine, max_sequences=sequences, token_budget=tokens))
+    rank = max(1, tokens // pool.data) if pool.data > 1 else 0
+    return replace(pool, engine=replace(engine, max_sequences=sequences, token_budget=tokens, rank_budget=rank))
 
 
 def _side(base: Pool, role: str, fields: list[str], clients: int, assumed: list[str]) -> Pool:
@@ -317,11 +320,13 @@ def _laid(base: Pool, tensor: int, pipeline: int, data: int, expert: int, client
     crowded = base.model.mla is not None and tensor > WIDEST_MLA and clients > RANK_CLIENTS * tensor
     if base.model.heads % tensor or crowded:
         tensor, data = 1, tensor * data
-    if data > 1:
-        engine = replace(engine, token_budget=engine.token_budget * data)
     moe = base.model.moe
     expert = gcd(expert, tensor * data) if moe else 1
     if moe and moe.ffn % (tensor * data // expert):
         expert = tensor * data
     pipeline = min(pipeline, base.model.layers)
-    return replace(base, tensor=tensor, pipeline=pipeline, data=data, expert=expert, engine=engine)
+    pool = replace(base, tensor=tensor, pipeline=pipeline, data=data, expert=expert)
+    if data == 1:
+        return pool
+    budget = engine.token_budget * limit_ranks(pool)  # sequences are those of the whole load already
+    return replace(pool, engine=replace(engine, token_budget=budget, rank_budget=max(1, budget // data)))

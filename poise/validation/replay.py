@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from poise.catalogue.engines import on_ranks
+from poise.catalogue.engines import apart, on_ranks
 from poise.core.errors import PoiseError, TraceError, UserError
 from poise.core.spec import Engine, Pool
 from poise.core.units import SECOND
@@ -123,7 +123,7 @@ def _condition(row: Row, meta: Mapping[str, Any], requests: int) -> Condition:
     kv = "fp8" if "fp8" in str(arguments.get("kv_cache_dtype") or "") else "bf16"
     expert = row.tensor * row.data if arguments.get("enable_expert_parallel") else 1
     pool = Pool(model, device, tensor=row.tensor, data=row.data, expert=expert, kv=kv, engine=engine)  # type: ignore[arg-type]
-    pool = on_ranks(pool)  # of blocks vLLM states the sum over ranks itself
+    pool = on_ranks(apart(pool))  # of blocks vLLM states the sum over ranks itself
     return Condition((pool,), Load("rate", requests=requests), 1.0, 1.0, row.devices, "vLLM", row.version)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from poise.catalogue import device, model
-from poise.catalogue.engines import limit_ranks, on_ranks
+from poise.catalogue.engines import apart, limit_ranks, on_ranks
 from poise.core.spec import Engine, Pool
 
 MIXTURE = Pool(model("qwen3-30b-a3b"), device("H100"), data=4, expert=4)
@@ -30,3 +30,11 @@ def test_limits_hold_for_each_rank_but_those_of_sglang_are_shared(pool: Pool, na
     assert limit_ranks(pool) == ranks
     made = on_ranks(pool).engine
     assert (made.token_budget, made.max_sequences, made.kv_blocks) == (1000 * ranks, 30 * ranks, 77)
+    assert made.rank_budget == (1000 * ranks // pool.data if pool.data > 1 else 0)
+
+
+def test_data_ranks_of_a_dense_model_are_replicas_with_their_own_blocks() -> None:
+    made = apart(replace(DENSE, replicas=3, data=4, engine=Engine(max_sequences=30, kv_blocks=80)))
+    assert (made.replicas, made.data, made.devices * made.replicas) == (12, 1, 3 * 4 * DENSE.tensor)
+    assert (made.engine.max_sequences, made.engine.kv_blocks) == (30, 20)
+    assert apart(MIXTURE) is MIXTURE

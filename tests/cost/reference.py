@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from poise.core.estimate import Chunk
 from poise.core.spec import BITS, Pool
 from poise.cost.efficiency import Efficiencies
+from poise.cost.expert_load import busiest
 
 
 @dataclass
@@ -64,7 +66,7 @@ class Slow:
             longest = max(chunk.tokens for chunk in chunks)
             part = max(1 / stages, longest / new)
             new = max(new / stages, float(longest))
-        total = use.cpu_step_s + use.cpu_sequence_s * (len(contexts) + len(chunks)) / pool.data
+        total = use.cpu_step_s + use.cpu_sequence_s * ceil((len(contexts) + len(chunks)) / pool.data)
         for index in range(model.layers):
             dense = index < model.dense_layers
             kind = "full" if index < model.full_layers else "window"
@@ -76,12 +78,22 @@ class Slow:
             if kind != "linear":
                 total += sum(self.decode(kind, context) for context in mine)
         prefills = [self.prefill(chunk) for chunk in chunks]
-        total += max([sum(prefills) / (pool.data * stages), *prefills])
-        total += self.longer(decodes, new, max([new, *(float(chunk.tokens) for chunk in chunks)]))
+        total += max(sum(prefills) / (pool.data * stages), self.fullest(prefills))
+        total += self.longer(decodes, new, max(new, self.fullest([float(chunk.tokens) for chunk in chunks])))
         total += pool.pipeline * self.hop(decodes + new)
         for _ in range(max((chunk.tokens for chunk in chunks), default=0)):  # scans go token by token, side by side
             total += model.linear_layers * use.scan_token_s
-        return total + self.head(decodes + len(chunks) * part)
+        return total + self.head(decodes + (ceil(len(chunks) / pool.data) if pool.data > 1 else len(chunks) * part))
+
+    def fullest(self, each: list[float]) -> float:
+        """The largest sum that some data rank has however chunks are spread: of any r·k + 1 of them, k + 1 meet."""
+        found = max(each, default=0.0)
+        if self.pool.data == 1:
+            return found
+        for most in range(1, len(each) + 1):
+            together = ceil(most / self.pool.data)
+            found = max(found, sum(sorted(sorted(each)[-most:])[:together]))
+        return found
 
     def longer(self, decodes: float, even: float, most: float) -> float:
         """What the products of all layers take longer with `most` prompt tokens than with `even`, of average layers."""
@@ -149,11 +161,11 @@ class Slow:
         assert moe is not None
         bits = pool.precision.experts.bits / 8
         seen, expert = tokens * pool.data, (3 if model.gated else 2) * model.hidden * moe.ffn + moe.bias
-        missed: float = (1 - moe.active / moe.experts) ** seen
-        touched = moe.experts * (1 - missed)
+        fullest = busiest(pool)  # proved by drawn tokens in test_expert_load
+        touched = moe.experts * fullest.touched(seen)
         ranks = tensor * pool.data
         read = touched * expert * bits / ranks / (self.bandwidth * self.use.moe_stream)
-        return total + max(float(read), 2 * seen * moe.active * expert / ranks / self.moe_peak)
+        return total + max(float(read), 2 * fullest.tokens(seen) * moe.active * expert / ranks / self.moe_peak)
 
     def light(self, dense: bool, tokens: float) -> float:
         """Values moved by norms, rotary and activation, two bytes each."""

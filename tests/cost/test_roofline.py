@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from itertools import pairwise
+from math import ceil
 
 import pytest
 from hypothesis import given, settings
@@ -74,7 +75,8 @@ def test_a_cover_of_the_layers_costs_the_whole_chunk_and_what_is_read_again(
     ]
     whole = estimator.step(StepShape(decodes, (Chunk(new, earlier),), share)).base
     use = Roofline()
-    sequence_s = use.cpu_sequence_s / pool.data
+    sequences = ceil((decodes + 1) / pool.data) - ceil(decodes / pool.data)  # of the fullest rank, for the chunk
+    sequence_s = use.cpu_sequence_s * sequences
     host = ps(sequence_s) if decodes else ps(use.cpu_step_s + sequence_s)
     again = estimator.step(StepShape(decodes, (), share)).base + host  # decodes pass all layers in every step
     assert sum(parts) == pytest.approx(whole + (len(parts) - 1) * again, rel=1e-9, abs=2 * len(parts))
@@ -204,6 +206,7 @@ def test_describe_cites_every_coefficient_and_marks_the_users() -> None:
 
 CODE = """
 from poise.core.estimate import Chunk, StepShape
+from poise.core.experts import ExpertLoad
 from poise.core.model import Linear, Mla, Model, Moe
 from poise.core.spec import Device, Engine, Lane, Pool
 from poise.cost import Roofline, kv_blocks

@@ -670,6 +670,7 @@ def cases(draw: st.DrawFn, scaled_percent: int = 25, ranked_percent: int = 25, l
         reserve_prompt=_often(draw, 50),
         host_kv_bytes=draw(st.sampled_from((0, 50_000, 300_000))),
         first_token=draw(st.sampled_from(("decode", "prefill"))),
+        rank_budget=draw(st.sampled_from((0, 0, 7))),
         lanes=draw(st.sampled_from((ALONE, ALONE, PREFILL_FIRST, DECODE_FIRST, OVERLAPPING))),
     )
     window = draw(st.sampled_from((0, 0, 16)))

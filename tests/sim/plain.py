@@ -86,6 +86,7 @@ def plain_cases(draw: st.DrawFn) -> Case:
         block_tokens=block,
         prefix_caching=_often(draw, 70),
         reserve_prompt=_often(draw, 50),
+        rank_budget=draw(st.sampled_from((0, 0, 7))),
     )
     window = draw(st.sampled_from((0, 0, 0, 16)))
     cost = LinearCost(

@@ -29,6 +29,33 @@ def test_each_data_rank_has_the_budget_for_itself() -> None:
     assert eight.token_budget == 8 * one.token_budget
 
 
+@pytest.mark.parametrize(("engine", "ranks"), [("vLLM", 8), ("TensorRT-LLM", 8), ("SGLang", 1)])
+def test_a_budget_is_a_data_rank_s_or_shared_as_the_engine_has_it(engine: str, ranks: int) -> None:
+    changes = {"model": "DeepSeek-R1", "engine": engine, "load": "concurrency=8", "prompt": 100.0}
+    one, eight = (_of(devices=n, tensor=1, data=n, **changes).pools[0].engine for n in (1, 8))
+    assert eight.token_budget == ranks * one.token_budget
+    assert (one.rank_budget, eight.rank_budget) == (0, eight.token_budget // 8)
+
+
+@pytest.mark.parametrize(
+    ("notes", "laid"),
+    [
+        ("", (8, 1)),
+        ("attention_dp not stated, taken as 1", (8, 1)),
+        ("MoE run with attention data parallel enabled, EP degree not stated", (1, 8)),
+        ("tuned; attention DP", (1, 8)),
+        ("server: --tp 8 --dp 4 --enable-dp-attention", (2, 4)),
+        ("server: --tp 8 --dp 3 --enable-dp-attention", (1, 8)),
+        ("server: --tp 8 --dp 4", (8, 1)),
+        ("DEP8", (1, 8)),
+        ("without attention data parallelism", (8, 1)),
+    ],
+)
+def test_attention_s_data_ranks_are_read_from_notes(notes: str, laid: tuple[int, int]) -> None:
+    (pool,) = _of(model="DeepSeek-R1", precision="fp8", devices=8, tensor=8, notes=notes).pools
+    assert (pool.tensor, pool.data) == laid
+
+
 def test_experts_that_cannot_be_cut_evenly_are_spread() -> None:
     (pool,) = _of(model="DeepSeek-R1", precision="fp8", devices=72, tensor=72, expert=1).pools
     assert (pool.tensor, pool.data, pool.expert) == (1, 72, 72)

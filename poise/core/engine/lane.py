@@ -85,7 +85,7 @@ class LaneState:
         )
         if self.fills:
             self.budget = replica.batcher.tokens or self.engine.token_budget  # type: ignore[attr-defined]
-            self.long_prefill = replica.batcher.long_prefill  # type: ignore[attr-defined]
+            self.long_prefill = replica.batcher.long_prefill or self.engine.rank_budget  # type: ignore[attr-defined]
         self.alone: Piece | None = None
         self.passing: LayerPass | None = None  # the running batch, where it may be interrupted between two layers
         self.left: LayerPass | None = None  # what was left at `left_at`

@@ -102,7 +102,8 @@ def _own(pool: Pool) -> Engine:
     """The engine with the limits of its own settings, which are a data rank's where `limit_ranks` says so."""
     ranks, engine = limit_ranks(pool), pool.engine
     sequences = ceil(engine.max_sequences / ranks)
-    return replace(engine, token_budget=max(engine.token_budget // ranks, sequences), max_sequences=sequences)
+    budget = max(engine.token_budget // ranks, sequences)
+    return replace(engine, token_budget=budget, max_sequences=sequences, rank_budget=0)
 
 
 def _engine(engine: Engine) -> dict[str, Any]:
@@ -115,6 +116,10 @@ def _engine(engine: Engine) -> dict[str, Any]:
         made["lora_disk_gb_s"] = made.pop("lora_disk_bw") / 1e9
     if "swap_launch_s" in made:
         made["swap_launch_us"] = made.pop("swap_launch_s") * 1e6
+    if "expert_load" in made:
+        if engine.expert_load.shares:
+            raise UserError("engine.expert_load: recorded shares have no place in a file; give a Zipf exponent")
+        made["expert_load"] = {"zipf": engine.expert_load.zipf}
     if "lanes" in made:
         made["lanes"] = [asdict(lane) for lane in engine.lanes]
     return made

@@ -4,7 +4,8 @@ Sarathi-Serve (arXiv 2403.02310) introduced the stall-free batch; vLLM v1's sche
 takes one token of the budget, running prompts continue, and waiting requests are admitted in order while budget,
 sequences and KV blocks last. The first that does not fit stops the scan. A step that had to preempt admits no request.
 
-`long_prefill` caps the tokens of one prompt per step (vLLM's `long_prefill_token_threshold`, 0: no cap).
+`long_prefill` caps the tokens of one prompt per step (vLLM's `long_prefill_token_threshold`, 0: no cap but the budget
+of its data rank).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Chunked:
         if not prefilling and not waiting:
             return DECODES
         budget = (self.tokens or lane.engine.token_budget) - lane.decoding
-        cap = self.long_prefill or budget
+        cap = self.long_prefill or lane.engine.rank_budget or budget
         entries: list[Entry] = []
         blocks = 0
         if prefilling:

@@ -49,7 +49,7 @@ class PrefillFirst(Chunked):
         if not lane.prefilling and not waiting:
             return DECODES
         budget = self.tokens or lane.engine.token_budget
-        cap = self.long_prefill or budget
+        cap = self.long_prefill or lane.engine.rank_budget or budget
         entries: list[Entry] = []
         budget, blocks = self._go_on(lane, entries, budget, cap)
         running, handed_over = len(entries), all(entry.tokens == 1 for entry in entries)

@@ -59,8 +59,14 @@ def pools(draw: st.DrawFn) -> Pool:
         price_per_hour=draw(st.sampled_from([None, 0.0, 2.49])),
         engine=draw(engines),
     )
+    if made.data > 1:
+        made = replace(made, engine=replace(made.engine, rank_budget=made.engine.token_budget // made.data))
     made = replace(made, power_cap_w=draw(st.sampled_from([0.0, 0.5, 1.0])) * made.device.tdp_w)
-    return made if not lacks(made, 300) else replace(made, engine=Engine())
+    return (
+        made
+        if not lacks(made, 300)
+        else replace(made, engine=Engine(rank_budget=made.engine.rank_budget and 8192 // made.data))
+    )
 
 
 @st.composite

@@ -42,6 +42,12 @@ def test_a_long_prompt_is_capped_in_each_step() -> None:
     assert Chunked(long_prefill=20).batch(lane).entries == (Entry(7, 20), Entry(0, 20), Entry(1, 5))
 
 
+def test_a_prompt_has_no_more_tokens_in_a_step_than_its_data_rank() -> None:
+    lane = a_lane(waiting=prompts(40, 5), engine=Engine(token_budget=100, rank_budget=25))
+    assert Chunked().batch(lane).entries == (Entry(0, 25), Entry(1, 5))
+    assert Chunked(long_prefill=20).batch(lane).entries == (Entry(0, 20), Entry(1, 5))
+
+
 def test_no_more_sequences_than_allowed() -> None:
     lane = a_lane(waiting=prompts(5, 5, 5), decoding=decoding(2), engine=Engine(max_sequences=4))
     assert Chunked().batch(lane).entries == (Entry(0, 5), Entry(1, 5))
