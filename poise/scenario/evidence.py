@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 from poise.catalogue.engines import engine_defaults
 from poise.core.errors import PoiseError
 from poise.core.model import Model
 from poise.core.spec import Engine, Pool
+from poise.cost.origin import How, origins_of
+from poise.cost.origin import Origin as Evidence
 from poise.intervals.conditions import Conditions, FigureKind, Origin
 from poise.scenario.engine_cost import cost_for
 
@@ -63,15 +64,15 @@ def origin_of(pool: Pool, engine: str, version: str) -> Origin:
 @cache
 def _origin(pool: Pool, engine: str, version: str) -> Origin:
     try:
-        described = cost_for(pool, engine, version).describe()
+        found = origins_of(cost_for(pool, engine, version))
     except PoiseError:
         return "borrowed"
-    return origin_described(described)
+    return worst(found)
 
 
-def origin_described(described: Mapping[str, Any]) -> Origin:
-    """Where an estimator's times come from, by its own description."""
-    tables = described.get("tables")
-    if not tables:
+def worst(origins: Sequence[Evidence]) -> Origin:
+    """The worst evidence behind the main operators; the roofline's where there is none."""
+    hows = [each.how for each in origins if each.kind in MAIN]
+    if not hows or How.ROOFLINE in hows:
         return "roofline"
-    return "borrowed" if any(tables[name]["borrowed"] for name in MAIN if name in tables) else "measured"
+    return "borrowed" if How.BORROWED in hows else "measured"
