@@ -1,4 +1,4 @@
-"""A thread that waits for operations keeps none of them: one that it still had as Python ends would abort the process."""
+"""A thread that waits for operations keeps none of them: one still held as Python ends would abort the process."""
 
 from __future__ import annotations
 
