@@ -193,7 +193,9 @@ class Link(asyncio.Protocol):
         raise self._why
 
     def write(self, data: bytes) -> bool:
-        """Send a frame; False where the other side has stopped reading."""
+        """Send a frame, unless the connection has ended; False where the other side has stopped reading."""
+        if self._gone.is_set():
+            return True
         if self._transport.get_write_buffer_size() > UNSENT_BYTES:
             return False
         self._transport.write(data)

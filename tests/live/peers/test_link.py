@@ -15,10 +15,17 @@ from tests.live.warp import run
 
 
 class Wire(asyncio.Transport):
-    """A transport that only notes that it was aborted."""
+    """A transport that only notes what was written, and that it was aborted."""
 
     def __init__(self) -> None:
         self.aborted = False
+        self.sent: list[bytes | bytearray | memoryview] = []
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.sent.append(data)
 
     def abort(self) -> None:
         self.aborted = True
@@ -88,5 +95,15 @@ def test_nothing_is_heard_after_what_is_no_message() -> None:
         assert heard == [[Ended(1, 2)]] and wire.aborted
         with pytest.raises(ConnectionError):
             await hearing
+
+    run(main())
+
+
+def test_nothing_is_sent_once_the_connection_has_ended() -> None:
+    async def main() -> None:
+        link, wire = a_link()
+        assert link.write(b"before") and wire.sent == [b"before"]
+        link.connection_lost(None)
+        assert link.write(b"behind") and wire.sent == [b"before"], "a transport that is closed refuses, as uvloop's do"
 
     run(main())
