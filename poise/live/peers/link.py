@@ -142,7 +142,7 @@ class Link(asyncio.Protocol):
                 raise Refused(f"it speaks version {challenge.version}, and this gateway {VERSION}; run one version")
             nonce = os.urandom(16)
             answer = proof(key, "caller", challenge.nonce, own, self.gateway)
-            self._transport.write(frame(Hello(own, nonce, answer)))
+            self._send(frame(Hello(own, nonce, answer)))
             welcome = await self._word(Welcome)
             if not hmac.compare_digest(welcome.proof, proof(key, "listener", nonce, self.gateway, own)):
                 raise Refused("it has another key; give all gateways the same")
@@ -152,12 +152,12 @@ class Link(asyncio.Protocol):
         """Answer a caller's greeting; raises as `greet` does."""
         async with asyncio.timeout(GREETING_S):
             nonce = os.urandom(16)
-            self._transport.write(frame(Challenge(VERSION, own, nonce)))
+            self._send(frame(Challenge(VERSION, own, nonce)))
             hello = await self._word(Hello)
             self.gateway = hello.gateway
             if not hmac.compare_digest(hello.proof, proof(key, "caller", nonce, self.gateway, own)):
                 raise Refused("a caller has another key; give all gateways the same")
-            self._transport.write(frame(Welcome(proof(key, "listener", hello.nonce, own, self.gateway), empty)))
+            self._send(frame(Welcome(proof(key, "listener", hello.nonce, own, self.gateway), empty)))
 
     async def _word(self, kind: type[Word]) -> Word:
         while not self._frames and not self._gone.is_set():
@@ -193,11 +193,16 @@ class Link(asyncio.Protocol):
         raise self._why
 
     def write(self, data: bytes) -> bool:
-        """Send a frame; False where the other side has stopped reading."""
-        if self._transport.get_write_buffer_size() > UNSENT_BYTES:
+        """Send a frame, unless the connection has ended; False where the other side has stopped reading."""
+        if not self._gone.is_set() and self._transport.get_write_buffer_size() > UNSENT_BYTES:
             return False
-        self._transport.write(data)
+        self._send(data)
         return True
+
+    def _send(self, data: bytes) -> None:
+        """Nothing goes out once the connection has ended: a transport of uvloop that is closed raises RuntimeError."""
+        if not self._gone.is_set():
+            self._transport.write(data)
 
     async def drain(self) -> None:
         """Wait until the other side has read most of what was sent."""

@@ -9,16 +9,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poise.live.peers.link import SILENCE_S, UNREAD, Link
-from poise.live.peers.wire import Ended, Message, frame
+from poise.live.peers.link import SILENCE_S, UNREAD, Link, Refused
+from poise.live.peers.wire import LENGTH_BYTES, VERSION, Challenge, Ended, Hello, Message, first_word, frame, proof
 from tests.live.warp import run
+
+KEY = b"a key"
 
 
 class Wire(asyncio.Transport):
-    """A transport that only notes that it was aborted."""
+    """A transport that only notes what was written, and that it was aborted; closed, it refuses as uvloop's do."""
 
     def __init__(self) -> None:
-        self.aborted = False
+        self.aborted, self.closed = False, False
+        self.sent: list[bytes | bytearray | memoryview] = []
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self.closed:
+            raise RuntimeError("unable to perform operation; the handler is closed")
+        self.sent.append(data)
 
     def abort(self) -> None:
         self.aborted = True
@@ -88,5 +99,54 @@ def test_nothing_is_heard_after_what_is_no_message() -> None:
         assert heard == [[Ended(1, 2)]] and wire.aborted
         with pytest.raises(ConnectionError):
             await hearing
+
+    run(main())
+
+
+def test_nothing_is_sent_once_the_connection_has_ended() -> None:
+    async def main() -> None:
+        link, wire = a_link()
+        assert link.write(b"before") and wire.sent == [b"before"]
+        wire.closed = True
+        link.connection_lost(None)
+        assert link.write(b"behind") and wire.sent == [b"before"]
+
+    run(main())
+
+
+ENDS = pytest.mark.parametrize("error", [None, ConnectionResetError("reset by peer")])
+
+
+@ENDS
+def test_a_call_whose_other_side_is_gone_behind_its_challenge_ends_as_any_that_breaks_off(
+    error: Exception | None,
+) -> None:
+    async def main() -> None:
+        link, wire = a_link()
+        greeting = asyncio.ensure_future(link.greet("own", KEY))
+        await asyncio.sleep(0)
+        link.data_received(frame(Challenge(VERSION, "other", bytes(16))))
+        wire.closed = True
+        link.connection_lost(error)
+        with pytest.raises((OSError, Refused)):
+            await greeting
+
+    run(main())
+
+
+@ENDS
+def test_a_caller_that_is_gone_behind_its_hello_is_heard_to_its_end(error: Exception | None) -> None:
+    async def main() -> None:
+        link, wire = a_link()
+        answering = asyncio.ensure_future(link.answer("own", KEY, True))
+        await asyncio.sleep(0)
+        challenge = first_word(bytes(wire.sent[0])[LENGTH_BYTES:])
+        assert isinstance(challenge, Challenge)
+        link.data_received(frame(Hello("other", bytes(16), proof(KEY, "caller", challenge.nonce, "other", "own"))))
+        wire.closed = True
+        link.connection_lost(error)
+        await answering
+        with pytest.raises(ConnectionError):
+            await link.hear(lambda _: None)
 
     run(main())
