@@ -112,8 +112,8 @@ FILE = [
     ("    - device: H100", "    - device: H10", ["scenario.yaml:4: cluster.pools.0.device", "'H10'", "H100-SXM-80GB"]),
     (
         "    - device: H100",
-        "    - device: Ascend-910B",
-        [":4: cluster.pools.0", "memory_gb_s is not known"],
+        "    - device: {name: mine, bf16_tflops: 100, memory_gb: 20}",
+        [":4: cluster.pools.0.device", "mine lacks memory_gb_s"],
     ),
     ("model: poise/tiny", "model: lama-3-8b", ["scenario.yaml:1: model", "'lama-3-8b'", "meta-llama/Meta-Llama-3-8B"]),
     (

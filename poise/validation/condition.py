@@ -144,8 +144,6 @@ def _named(row: Row, assumed: list[str]) -> tuple[Model, Device]:
         device, note = named_device(row.device)
     except UserError:
         raise NotCoveredError(f"device {row.device} is not in the catalogue") from None
-    if device.memory_bw <= 0 or device.bf16_flops <= 0:
-        raise NotCoveredError(f"device {row.device}: its bandwidth or peak is not known")
     device, link = joined(row.source, device, row.devices)
     assumed += filter(None, (note, link))
     return model, device

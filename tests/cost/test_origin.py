@@ -9,7 +9,7 @@ import pytest
 from poise.catalogue import device, model
 from poise.core.spec import Pool
 from poise.cost import Measured, Roofline
-from poise.cost.drafted import Drafted
+from poise.cost.drafted import Drafted, Drafting
 from poise.cost.origin import How, origins_of
 from poise.cost.tables import load_tables
 
@@ -49,7 +49,7 @@ def test_a_pool_knows_the_evidence_of_each_operator(name: str, wanted: set[How])
 def test_wrappers_hand_evidence_on_and_a_roofline_has_none() -> None:
     pool = Pool(LLAMA, device("H100"))
     inner = Measured().build(pool)
-    assert origins_of(Drafted(inner, pool, 2)) == inner.origins()
+    assert origins_of(Drafted(inner, pool, Drafting(2, 2.0))) == inner.origins()
     assert origins_of(Roofline().build(pool)) == ()
 
 

@@ -97,8 +97,8 @@ def test_a_request_costs_three_batches_however_many_steps(
         ("flow_prefill", 3.5, 6.0),
         ("medha", 8.0, 16.0),
         ("laps", 3.5, 3.0),
-        ("semi_pd", 4.0, 3.0),
-        ("nexus", 16.0, 16.0),
+        ("semi_pd", 19.0, 28.0),  # lanes side by side compose after each step
+        ("nexus", 19.0, 34.0),
     ],
 )
 def test_batchers_by_layers_lanes_and_predictions_stay_cheap(

@@ -80,9 +80,7 @@ class DeficitRoundRobin:
 
     def order(self, flow: Any, cluster: ClusterView) -> tuple[int, int]:
         """The round in which its first request is affordable, and its place in the ring."""
-        tenant = self._tenants[flow]
-        rounds = ceil((tenant.used + tenant.waits[0][2]) / self._quantum(flow))
-        return tenant.begun + max(rounds, 1), tenant.turn
+        return self._affordable(flow), self._tenants[flow].turn
 
     def joined(self, request: RequestView) -> None:
         """Append its tenant to the ring if it had nothing waiting; it keeps no earlier credit."""
@@ -100,7 +98,7 @@ class DeficitRoundRobin:
     def taken(self, request: RequestView, replica: int, cluster: ClusterView) -> None:
         """Take its cost off the deficit; the ring has reached its tenant."""
         flow: Any = self.flow(request)
-        self._round[request.model] = max(self._current(flow), self.order(flow, cluster)[0] - 1)
+        self._round[request.model] = max(self._current(flow), self._affordable(flow) - 1)
         cost = self._leave(request)
         if self._ledger.send(request):
             self._tenants[flow].used += cost
@@ -124,6 +122,11 @@ class DeficitRoundRobin:
         waits = self._tenants[self.flow(request)].waits
         del waits[bisect_left(waits, place)]
         return place[2]
+
+    def _affordable(self, flow: Any) -> int:
+        """The round in which the first request of a tenant is affordable."""
+        tenant = self._tenants[flow]
+        return tenant.begun + max(ceil((tenant.used + tenant.waits[0][2]) / self._quantum(flow)), 1)
 
     def _current(self, flow: tuple[int, int]) -> int:
         """The last round that is over for all tenants of its model."""
