@@ -47,7 +47,7 @@ SWITCH = "Bullet (arXiv 2504.19516, table 5): mean time to set a stream's SM mas
 
 
 def stated(value: float, what: str, source: str, most: float = 1.0) -> Any:
-    """A coefficient with its meaning and the source of its default; `most`: its largest value where it is not a time."""
+    """A coefficient with its meaning and the source of its default; `most`: its largest value, where no time."""
     return field(default=value, metadata={"what": what, "source": source, "most": most})
 
 
