@@ -112,6 +112,8 @@ def _show(problem: Problem, outcome: Outcome) -> None:
     print(f"Load: {', '.join(offered(outcome.provenance['workload']))}.")
     if problem.slo != Slo():
         print(f"SLO: {slo_line(problem.slo)}.")
+    if result is not None and outcome.model_error is not None:
+        print(outcome.model_error.line(result))
     if line := trace_line(outcome.provenance["workload"]):
         print(line)
     print(belief_line(problem.belief))

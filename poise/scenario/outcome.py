@@ -14,6 +14,7 @@ from poise.report.shares import independent
 
 if TYPE_CHECKING:
     from poise.report.story import Story
+    from poise.scenario.model_error import ModelError
     from poise.workload import Workload
 
 REASONS = 10
@@ -46,7 +47,7 @@ class Outcome:
     policies: the label of the policies.  planned: how many seeds there were to be.  workload: that of the first seed.
     blamed: whether the figures include latency attribution.  stories: of the slowest requests, by number.
     pools: the names of the cluster's pools.  independent: how many independent requests each seed is worth.
-    answer: the sentence that decides (`scenario.answer`).
+    answer: the sentence that decides (`scenario.answer`).  model_error: how far a measured run may be.
     """
 
     policies: str
@@ -65,6 +66,7 @@ class Outcome:
     stories: dict[int, Story] = field(default_factory=dict)
     pools: list[str] = field(default_factory=list)
     answer: str = ""
+    model_error: ModelError | None = None
 
     def add(self, seed: int, run: Run, metrics: Metrics, warmup_s: float = 0.0) -> None:
         """Add the run of one seed; the first is kept for files."""
@@ -109,7 +111,8 @@ class Outcome:
     def as_dict(self) -> dict[str, Any]:
         """The result JSON."""
         result = self.result() or {"interrupted": True}
-        return {"answer": self.answer, **result, "provenance": self.provenance}
+        error = {"model_error": self.model_error.as_dict(result)} if self.model_error else {}
+        return {"answer": self.answer, **result, **error, "provenance": self.provenance}
 
     def cases(self, warmup_s: float) -> list[Case]:
         """The result as reports take it, with curves of the first seed."""

@@ -16,6 +16,7 @@ from poise.scenario.answer import answer
 from poise.scenario.build import Problem
 from poise.scenario.combination import check_kept
 from poise.scenario.identity import blind, note
+from poise.scenario.model_error import model_error
 from poise.scenario.outcome import Outcome
 from poise.scenario.resolve import provenance
 from poise.scenario.simulate import simulate
@@ -71,6 +72,7 @@ def run(problem: Problem, *, keep: Keep | None = None, progress: Meter | None = 
 
             outcome.stories = stories(problem, policies, first, outcome.first, _metered(progress, stop, "stories"))
     outcome.answer = answer(problem, outcome)
+    outcome.model_error = model_error(problem.cost, problem.cluster.pools, first.concurrency > 0)
     return outcome
 
 

@@ -1,0 +1,129 @@
+"""How far a measured run may be from a simulated one: the error of the cost model, which more seeds do not reduce.
+
+It is stated beside chance (`interval`), never in one figure with it: chance comes from the requests of a run, and the
+model's error from how far `poise validate` found predictions of the same kind to be off (`poise.intervals`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from poise.core.spec import Pool
+from poise.intervals.conditions import FigureKind
+from poise.intervals.interval import CONFIDENCE, Interval
+from poise.intervals.shipped import interval_of
+from poise.report.wording import significant, write
+from poise.scenario.engine_cost import EngineCost
+from poise.scenario.evidence import conditions
+
+LATENCIES: dict[str, FigureKind] = {"ttft_s": "ttft", "tpot_s": "tpot", "e2e_s": "e2e"}
+RATES = ("requests_per_s", "output_tokens_per_s", "total_tokens_per_s")
+TAILS = ("p90", "p95", "p99")
+NAMES = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "E2E", "output_tokens_per_s": "output tokens"}
+"""The figures that the line of a run names."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelError:
+    """The intervals of a run's figures.
+
+    by: the interval by kind of figure and whether it is a tail; throughputs are left out of an open load, which itself
+    decides them.  why: the reason where none is stated.
+    """
+
+    by: Mapping[tuple[FigureKind, bool], Interval] = field(default_factory=dict)
+    why: str = ""
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """What no measurement behind the intervals had, as in `model Qwen3-8B`."""
+        found = [name.partition(" ")[2] for each in self.by.values() for name in each.unseen]
+        return tuple(dict.fromkeys(found))
+
+    def bounds(self, result: Mapping[str, Any], confidence: float = CONFIDENCE) -> dict[str, Any]:
+        """Lower and upper ends for each figure of a result, under the names that it has there."""
+        found: dict[str, Any] = {}
+        for name, kind in LATENCIES.items():
+            values = result.get(name) or {}
+            found[name] = {
+                at: self._ends(kind, at in TAILS, value, confidence) for at, value in values.items() if value
+            }  # fmt: skip
+        for name in RATES:
+            if result.get(name) and ("throughput", False) in self.by:
+                found[name] = self._ends("throughput", False, result[name], confidence)
+        return {name: each for name, each in found.items() if each}
+
+    def _ends(self, kind: FigureKind, tail: bool, value: float, confidence: float) -> dict[str, float]:
+        low, high = self.by[kind, tail].bounds(value, confidence)
+        return {"low": low, "high": high}
+
+    def as_dict(self, result: Mapping[str, Any], confidence: float = CONFIDENCE) -> dict[str, Any]:
+        """For JSON: the ends of each figure, what was not seen, or why there are none."""
+        if self.why:
+            return {"confidence": None, "why": self.why}
+        return {"confidence": confidence, "unseen": list(self.unseen), **self.bounds(result, confidence)}
+
+    def line(self, result: Mapping[str, Any], confidence: float = CONFIDENCE) -> str:
+        """One line for a run: between which values medians would be measured."""
+        if self.why:
+            return f"Model error: {self.why}."
+        ends = self.bounds(result, confidence)
+        parts = []
+        for name, title in NAMES.items():
+            each = ends.get(name, {})
+            each = each.get("p50") if name in LATENCIES else each
+            if each:
+                unit = "seconds" if name in LATENCIES else "number"
+                low, high = (write(each[end], unit, 3) for end in ("low", "high"))  # type: ignore[arg-type]
+                parts.append(f"{title}{' p50' if name in LATENCIES else '/s'} {low} to {high}")
+        share = write(confidence, "share")
+        return (
+            f"Model error, chance apart: with {share} confidence a measured run has {', '.join(parts)}{self._wider()}."
+        )
+
+    def factors(self, confidence: float = CONFIDENCE) -> str:
+        """One line for a comparison: by which factors its figures may be off, whatever the policy."""
+        if self.why:
+            return f"Model error: {self.why}."
+        parts = []
+        kinds: tuple[FigureKind, ...] = ("ttft", "tpot", "e2e", "throughput")
+        for name, kind in zip(("TTFT", "TPOT", "E2E", "throughput"), kinds, strict=True):
+            if (interval := self.by.get((kind, False))) is not None:
+                low, high = interval.bounds(1.0, confidence)
+                parts.append(f"{name} {significant(low, 2)} to {significant(high, 2)} times")
+        share = write(confidence, "share")
+        return (
+            f"Model error, chance apart: with {share} confidence measured figures are {', '.join(parts)} these, under "
+            f"each policy alike{self._wider()}."
+        )
+
+    def _wider(self) -> str:
+        return f"; wider as never measured: {', '.join(self.unseen)}" if self.unseen else ""
+
+
+def model_error(cost: object, pools: Sequence[Pool], closed: bool) -> ModelError:
+    """The error of a cost on `pools`; without intervals where a cost of its kind was not compared with served requests.
+
+    closed: whether requests wait for earlier ones to end.
+    """
+    if not isinstance(cost, EngineCost):
+        return ModelError(why=f"not stated for {_kind(cost)}; `cost: {{engine: vllm}}` was compared with measured runs")
+    if cost.speculative is not None:
+        return ModelError(why="not stated with drafts, which few measured runs have")
+    load = "closed" if closed else "rate"
+    kinds: tuple[FigureKind, ...] = (*LATENCIES.values(), *(("throughput",) if closed else ()))
+    return ModelError({
+        (kind, tail): interval_of(conditions(kind, pools, cost.engine, cost.version, load=load, tail=tail))
+        for kind in kinds
+        for tail in (False, True)
+    })  # fmt: skip
+
+
+def _kind(cost: object) -> str:
+    names = {
+        "Roofline": "the roofline", "Measured": "measured operators without an engine",
+        "Fitted": "a cost fitted to a recording", "Termed": "a cost with terms",
+    }  # fmt: skip
+    return names.get(type(cost).__name__, "this cost")
