@@ -43,6 +43,7 @@ class About:
     pools: the name of each replica's pool, where there are several.
     answer: of a single run, the sentence that decides.
     trace: what was found in the trace, in one line; empty for nothing.
+    model_error: how far measured figures may be from these, in one line.
     """
 
     title: str
@@ -57,6 +58,7 @@ class About:
     pools: Sequence[str] = ()
     trace: str = ""
     answer: str = ""
+    model_error: str = ""
 
 
 def html_report(
@@ -145,6 +147,7 @@ def _provenance(about: About) -> str:
     )
     return section(
         "Belief and provenance", f"<p>{escape(belief_line(about.belief))}</p>",
+        f"<p>{escape(about.model_error)}</p>" if about.model_error else "",
         fold("Basis of the figures", facts(basis)),
         *(fold(f"{name} in full", facts(found)) for name, found in whole if found), soft(words), anchor="provenance",
     )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 
 from poise.core.spec import Pool
 from poise.intervals.conditions import FigureKind
-from poise.intervals.interval import CONFIDENCE, Interval
+from poise.intervals.interval import CONFIDENCE, Bounds, Interval
 from poise.intervals.shipped import interval_of
 from poise.report.wording import significant, write
 from poise.scenario.engine_cost import EngineCost
@@ -21,6 +21,7 @@ from poise.scenario.evidence import conditions
 LATENCIES: dict[str, FigureKind] = {"ttft_s": "ttft", "tpot_s": "tpot", "e2e_s": "e2e"}
 RATES = ("requests_per_s", "output_tokens_per_s", "total_tokens_per_s")
 TAILS = ("p90", "p95", "p99")
+TITLES: dict[FigureKind, str] = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E", "throughput": "throughput"}
 NAMES = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "E2E", "output_tokens_per_s": "output tokens"}
 """The figures that the line of a run names."""
 
@@ -87,17 +88,25 @@ class ModelError:
         """One line for a comparison: by which factors its figures may be off, whatever the policy."""
         if self.why:
             return f"Model error: {self.why}."
-        parts = []
-        kinds: tuple[FigureKind, ...] = ("ttft", "tpot", "e2e", "throughput")
-        for name, kind in zip(("TTFT", "TPOT", "E2E", "throughput"), kinds, strict=True):
-            if (interval := self.by.get((kind, False))) is not None:
-                low, high = interval.bounds(1.0, confidence)
-                parts.append(f"{name} {significant(low, 2)} to {significant(high, 2)} times")
+        parts = [
+            f"{TITLES[kind]} {significant(low, 2)} to {significant(high, 2)} times"
+            for kind, (low, high) in self._factors(confidence).items()
+        ]
         share = write(confidence, "share")
         return (
             f"Model error, chance apart: with {share} confidence measured figures are {', '.join(parts)} these, under "
             f"each policy alike{self._wider()}."
         )
+
+    def factors_as_dict(self, confidence: float = CONFIDENCE) -> dict[str, Any]:
+        """The same for JSON."""
+        if self.why:
+            return {"confidence": None, "why": self.why}
+        found = {kind: each._asdict() for kind, each in self._factors(confidence).items()}
+        return {"confidence": confidence, "unseen": list(self.unseen), "factors": found}
+
+    def _factors(self, confidence: float) -> dict[FigureKind, Bounds]:
+        return {kind: each.bounds(1.0, confidence) for (kind, tail), each in self.by.items() if not tail}
 
     def _wider(self) -> str:
         return f"; wider as never measured: {', '.join(self.unseen)}" if self.unseen else ""

@@ -12,6 +12,7 @@ from poise.core.errors import UserError
 from poise.core.spec import Cluster, described
 from poise.report.files import replacing, to_json
 from poise.scenario.build import Problem
+from poise.scenario.model_error import model_error
 from poise.scenario.outcome import Outcome
 from poise.workload.oddities import trace_line
 
@@ -142,6 +143,7 @@ def about(problem: Problem, provenance: dict[str, Any]) -> Any:
         version=f"{provenance['poise']} ({provenance['core']} core)",
         pools=pool_names(problem.cluster),
         trace=trace_line(provenance["workload"]).removeprefix("Trace: "),
+        model_error=model_error(problem.cost, problem.cluster.pools, "at once" in provenance["workload"]).factors(),
     )
 
 

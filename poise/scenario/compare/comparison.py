@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from poise.report.figures import Case, Curve
     from poise.scenario.compare.collapse import Collapse
+    from poise.scenario.model_error import ModelError
 
 
 @dataclass(slots=True)
@@ -216,6 +217,16 @@ class Comparison(Compared[Study, Cell]):
 
         return rate_of(self.offered[load])
 
+    @property
+    def model_error(self) -> ModelError:
+        """How far measured figures may be from the simulated ones, whatever the policy."""
+        from poise.cost import Roofline
+        from poise.scenario.model_error import model_error
+
+        setting = self.study.setting
+        closed = any("at once" in load for load in self.offered.values())
+        return model_error(setting.cost or Roofline(), setting.cluster.pools, closed)
+
     def as_dict(self) -> dict[str, Any]:
         """The result JSON of `poise compare`."""
         return {
@@ -225,6 +236,7 @@ class Comparison(Compared[Study, Cell]):
             "interrupted": self.interrupted,
             "loads": [self._at(load) for load in self.study.loads if self.policies(load)],
             "collapse": {name: each.as_dict() for name, each in self.collapses.items()},
+            "model_error": self.model_error.factors_as_dict(),
             "provenance": self.provenance,
         }
 

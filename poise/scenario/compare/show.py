@@ -7,14 +7,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from poise.cost import Roofline
 from poise.report.figures import Case
 from poise.report.table import show, show_load
 from poise.report.wording import MISSING, belief_line, significant, slo_line
 from poise.scenario.compare.collapse import between
 from poise.scenario.compare.words import collapse_lines, interval_line, load_title, partial_line
 from poise.scenario.identity import blind_line
-from poise.scenario.model_error import model_error
 from poise.workload.oddities import trace_line
 
 if TYPE_CHECKING:
@@ -57,9 +55,7 @@ def _doubts(comparison: Comparison) -> Iterator[str]:
     yield blind_line(comparison.blind)
     yield from dict.fromkeys(trace_line(comparison.offered[load]) for load in sorted(comparison.offered))
     yield interval_line(comparison)
-    setting = comparison.study.setting
-    closed = any(load.get("at once") for load in comparison.offered.values())
-    yield model_error(setting.cost or Roofline(), setting.cluster.pools, closed).factors()
+    yield comparison.model_error.factors()
 
 
 def _basis(comparison: Comparison, title: str, one: str) -> Iterator[str]:
