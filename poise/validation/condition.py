@@ -64,6 +64,7 @@ class Condition:
     pools: one, or the prefill and the decode pool.  replicas of a pool count its instances.
     prompt, output: mean tokens before `Load.spread`.  scenario: of rows that name one; their layout is to be chosen.
     devices: of the whole measurement.  setup: what its scripts set besides the engine's defaults.
+    tables: a file of operator tables that answers it; "" for those that ship.
     """
 
     pools: tuple[Pool, ...]
@@ -75,6 +76,7 @@ class Condition:
     version: str
     scenario: Scenario | None = None
     setup: Setup = UNKNOWN
+    tables: str = ""
 
 
 @dataclass(frozen=True, slots=True)
