@@ -45,7 +45,8 @@ class EngineDefaults:
     preempt: its preemption policy.
     ungrouped: makers of devices on which decode attention reads keys and values for each query head, not once for the
         heads that share them, and how many times longer than its bytes take that lasts.
-    reached: by device, by maker or ("") for all others, where kernels are far from those that were measured.
+    reached: by device, by maker or ("") for all others, where kernels are far from those that were measured; with
+        " experts" behind the name for mixtures of experts alone.
     splits_layers: several devices hold a part of the layers each and take turns, where others split every layer.
     free_fraction: KV's part of the memory that weights and workspace leave, where it is not `memory_fraction` of all.
     no_evict: whether requests are admitted only while memory holds all of them to their ends.
@@ -92,9 +93,13 @@ class EngineDefaults:
             return "prefill_first"
         return "asynchronous" if self.ahead else "chunked"
 
-    def reached_on(self, device: Device) -> Reached:
-        """What this engine makes of `device`: its own row, its maker's, the one for all, or all of the datasheet."""
-        for name in (device.name, device.vendor, ""):
+    def reached_on(self, device: Device, *, experts: bool = False) -> Reached:
+        """What this engine makes of `device`: its own row, its maker's, the one for all, or all of the datasheet.
+
+        experts: whether the model is a mixture of experts, which may have a row of its own.
+        """
+        names = (device.name, device.vendor, "")
+        for name in (*(f"{name} experts" for name in names if experts), *names):
             if name in self.reached:
                 return self.reached[name]
         return Reached()

@@ -99,7 +99,8 @@ def bare_cost(loaded: Loaded, given: BareCost, path: Path) -> Roofline | Measure
         if not engine_defaults(given.engine).known:
             text = f"{given.engine!r} is not a known engine; give vllm, sglang or tensorrt-llm"
             raise places.error((*path, "engine"), text)
-        return EngineCost(given.engine, given.version, _speculative(loaded, given, path))
+        tables = _tables(loaded, given.tables, path)
+        return EngineCost(given.engine, given.version, _speculative(loaded, given, path), tables)
     return Roofline(**_efficiencies(loaded, given, path))
 
 
@@ -126,15 +127,21 @@ def _speculative(loaded: Loaded, given: EngineCostSection, path: Path) -> Specul
 
 def _measured(loaded: Loaded, given: MeasuredSection, path: Path) -> Measured:
     """Measured operators by the tables that ship or that the scenario names."""
-    use, at = _efficiencies(loaded, given.measured, (*path, "measured")), (*path, "tables")
-    if given.tables is None:
-        return Measured(**use)
-    file = loaded.file(given.tables, at)
+    use = _efficiencies(loaded, given.measured, (*path, "measured"))
+    return Measured(**use, tables=_tables(loaded, given.tables, path))
+
+
+def _tables(loaded: Loaded, given: str | None, path: Path) -> str:
+    """The file of operator tables that a cost names, found to be one; "" for the tables that ship."""
+    if given is None:
+        return ""
+    at = (*path, "tables")
+    file = loaded.file(given, at)
     try:
         load_tables(file)
     except UserError as error:
         raise loaded.places.error(at, str(error)) from None
-    return Measured(**use, tables=str(file))
+    return str(file)
 
 
 def _efficiencies(loaded: Loaded, given: dict[str, float], path: Path) -> dict[str, Any]:

@@ -16,16 +16,19 @@ from poise.cost.drafted import Drafted, Drafting, accepted
 from poise.cost.estimator_wrapper import EstimatorWrapper
 
 
-def cost_for(pool: Pool, engine: str, version: str) -> Estimator:
-    """The estimator of `pool` under `engine` at `version`, with the engine's own host times."""
+def cost_for(pool: Pool, engine: str, version: str, tables: str = "") -> Estimator:
+    """The estimator of `pool` under `engine` at `version`, with the engine's own host times.
+
+    tables: a file of `poise calibrate --profiles`; "" takes the one that ships.
+    """
     known = engine_defaults(engine, version)
-    reached = known.reached_on(pool.device)
+    reached = known.reached_on(pool.device, experts=pool.model.moe is not None)
     joined = pool.devices > 1
     step_s = known.step_s + joined * known.joined_step_s
     step_s += pool.model.layers * (reached.layer_s + joined * reached.joined_s)
     sequence_s = known.sequence_s + joined * known.joined_sequence_s
     pool = replace(pool, device=_slower(pool.device, reached))
-    estimator: Estimator = Measured(cpu_step_s=step_s, cpu_sequence_s=sequence_s).build(pool)
+    estimator: Estimator = Measured(cpu_step_s=step_s, cpu_sequence_s=sequence_s, tables=tables).build(pool)
     if known.captured and pool.model.moe is None:  # experts are spared the rows in excess
         estimator = Captured(estimator, known.captured, pool.data * pool.pipeline, sequence_s / pool.data)
     slower = known.ungrouped.get(pool.device.vendor)
@@ -35,7 +38,7 @@ def cost_for(pool: Pool, engine: str, version: str) -> Estimator:
 
 
 def _slower(device: Device, reached: Reached) -> Device:
-    """An engine's host times on a device."""
+    """A device by what an engine's kernels reach on it."""
     peaks = ("bf16_flops", "fp8_flops", "int8_ops", "fp4_flops")
     left = {name: getattr(device, name) * reached.arithmetic for name in peaks}
     return replace(device, memory_bw=device.memory_bw * reached.bandwidth, **left)
@@ -85,7 +88,7 @@ class Speculative:
                 found[name] = value
         return found
 
-    def around(self, inner: Estimator, pool: Pool, engine: str, version: str) -> Estimator:
+    def around(self, inner: Estimator, pool: Pool, engine: str, version: str, tables: str = "") -> Estimator:
         """The estimator of a pool that drafts."""
         if self.acceptance is None:
             tokens = acceptance(pool.model.name, self.method, self.drafts).tokens
@@ -94,28 +97,32 @@ class Speculative:
         headless = self.method in ("ngram", "draft_model")
         launch_s = engine_defaults(engine, version).draft_s
         how = Drafting(self.drafts, tokens, self.verified, 0.0 if headless else 1.0, launch_s)
-        return Drafted(inner, pool, how, self._draft(pool, engine, version))
+        return Drafted(inner, pool, how, self._draft(pool, engine, version, tables))
 
-    def _draft(self, pool: Pool, engine: str, version: str) -> Estimator | None:
+    def _draft(self, pool: Pool, engine: str, version: str, tables: str) -> Estimator | None:
         if self.method != "draft_model":
             return None
         if self.draft is None:
             raise ScenarioError("cost.speculative: method draft_model needs the model that drafts; give model")
         on = replace(pool, model=self.draft, weights="bf16", parts=None, expert=1, pipeline=1)
-        return cost_for(on, engine, version)
+        return cost_for(on, engine, version, tables)
 
 
 @dataclass(frozen=True, slots=True)
 class EngineCost:
-    """`cost_for` one engine, as the recipe that `simulate` takes; no version is the newest."""
+    """`cost_for` one engine, as the recipe that `simulate` takes; no version is the newest.
+
+    tables: a file of `poise calibrate --profiles`; "" takes the one that ships.
+    """
 
     engine: str = "vllm"
     version: str = ""
     speculative: Speculative | None = None
+    tables: str = ""
 
     def build(self, pool: Pool) -> Estimator:
         """The estimator of one pool."""
-        estimator = cost_for(pool, self.engine, self.version)
+        estimator = cost_for(pool, self.engine, self.version, self.tables)
         if self.speculative is None:
             return estimator
-        return self.speculative.around(estimator, pool, self.engine, self.version)
+        return self.speculative.around(estimator, pool, self.engine, self.version, self.tables)

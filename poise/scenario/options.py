@@ -144,6 +144,10 @@ class ValidateOptions:
     ] = None
     answers: Annotated[Path | None, typer.Option(metavar="FILE", help="Write every prediction as a CSV table.")] = None
     tables: Annotated[bool, typer.Option("--tables", help="Print every table: by source, device and operator.")] = False
+    operators: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Answer by operator tables of poise calibrate --profiles."),
+    ] = None
     jobs: Jobs = None
     ray: Ray = None
     quiet: Quiet = False

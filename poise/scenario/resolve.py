@@ -60,7 +60,7 @@ def _bare_cost(problem: Problem, section: BareCost, cost: Any, path: place.Path)
     if isinstance(section, FittedSection):
         return {"fitted": str(problem.loaded.file(section.fitted, (*path, "fitted")).resolve())}
     if isinstance(section, EngineCostSection):
-        return section.model_dump()
+        return {**section.model_dump(), "tables": str(Path(cost.tables).resolve()) if cost.tables else None}
     use = {each.name: getattr(cost, each.name) for each in fields(cost)}
     if isinstance(section, MeasuredSection):
         return {

@@ -516,6 +516,9 @@ class EngineCostSection(Section):
 
     engine: str = Field(description="an engine, as in vllm, sglang or tensorrt-llm")
     version: str = Field(default="", description='its version, as in "0.14", or nothing for the newest')
+    tables: str | None = Field(
+        default=None, description="a file that `poise calibrate --profiles` wrote; null: the one that ships"
+    )
     speculative: Annotated[SpeculativeSection, BeforeValidator(flags)] | None = Field(
         default=None,
         description="speculative decoding, as in {method: eagle3, num_speculative_tokens: 3}; also by SGLang's flags",

@@ -59,19 +59,25 @@ class _Batch(NamedTuple):
     conditions: Sequence[Condition]
 
 
-def answer_rows(rows: Sequence[Row], workers: Workers | None = None, progress: Meter | None = None) -> list[Answer]:
-    """An answer for each row; conditions that rows share are worked out once. Ctrl-C ends it without any."""
-    readings = [_read(row) for row in rows]
+def answer_rows(
+    rows: Sequence[Row], workers: Workers | None = None, progress: Meter | None = None, *, tables: str = ""
+) -> list[Answer]:
+    """An answer for each row; conditions that rows share are worked out once. Ctrl-C ends it without any.
+
+    tables: a file of operator tables; "" takes those that ship.
+    """
+    readings = [_read(row, tables) for row in rows]
     conditions = list(dict.fromkeys(found.condition for found in readings if isinstance(found, Reading)))
     outcomes = _worked_out(conditions, workers or Workers(), progress or silent)
     return [_answer(row, found, outcomes) for row, found in zip(rows, readings, strict=True)]
 
 
-def _read(row: Row) -> Reading | str:
+def _read(row: Row, tables: str) -> Reading | str:
     try:
-        return read_condition(row)
+        found = read_condition(row)
     except NotCoveredError as error:
         return str(error)
+    return Reading(replace(found.condition, tables=tables), found.assumed) if tables else found
 
 
 def _worked_out(conditions: Sequence[Condition], workers: Workers, progress: Meter) -> dict[Condition, Predicted]:
@@ -132,7 +138,7 @@ def _static(condition: Condition) -> Outcome:
         return served_outcome(replace(condition, load=replace(condition.load, kind="queued")))
     if not engine_defaults(condition.engine, condition.version).splits_layers:
         pool = replace(pool, pipeline=1)  # stages take turns with the whole batch; what llama.cpp reaches holds that
-    estimator = cost_for(pool, condition.engine, condition.version)
+    estimator = cost_for(pool, condition.engine, condition.version, condition.tables)
     load = condition.load
     return static_outcome(estimator, pool, load.clients, condition.prompt, condition.output, condition.devices)
 

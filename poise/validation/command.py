@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import UserError
+from poise.cost.tables import load_tables
 from poise.experiment.progress import Bars
 from poise.experiment.workers import workers_of
 from poise.recordings.output import spoken
@@ -35,7 +36,7 @@ def validate_folder(options: ValidateOptions) -> bool:
     before = read_scores(options.against) if options.against is not None else None
     _check_places(options)
     with Bars(lines=not options.quiet) as bars:
-        found = answer_folder(_folder(options), workers, None if options.quiet else bars)
+        found = answer_folder(_folder(options), workers, None if options.quiet else bars, tables=_operators(options))
     scored = [*scores(found.answers), *found.operators, *regrets(found.answers)]
     if found.training:
         scored += training_scores(found.training)
@@ -63,6 +64,14 @@ def _show_tables(found: Answered) -> None:
         print(line)
     for name in found.unread:
         print(f"not read: {name}")
+
+
+def _operators(options: ValidateOptions) -> str:
+    """The file of operator tables, found to be one; "" for those that ship."""
+    if options.operators is None:
+        return ""
+    load_tables(options.operators)
+    return str(options.operators.resolve())
 
 
 def _folder(options: ValidateOptions) -> Path:

@@ -57,6 +57,10 @@ class NotCoveredError(Exception):
     """A row cannot be answered; the text says why, and names what is missing."""
 
 
+HALVES = "two devices a chip"
+"""In the notes of a row whose engine takes each chip for two devices, as JAX does on TPU v7x."""
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
     """The simulation's input for a row; rows of equal conditions share a simulation.
@@ -64,6 +68,7 @@ class Condition:
     pools: one, or the prefill and the decode pool.  replicas of a pool count its instances.
     prompt, output: mean tokens before `Load.spread`.  scenario: of rows that name one; their layout is to be chosen.
     devices: of the whole measurement.  setup: what its scripts set besides the engine's defaults.
+    tables: a file of operator tables that answers it; "" for those that ship.
     """
 
     pools: tuple[Pool, ...]
@@ -75,6 +80,7 @@ class Condition:
     version: str
     scenario: Scenario | None = None
     setup: Setup = UNKNOWN
+    tables: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +100,7 @@ def read_condition(row: Row) -> Reading:
 def _read(row: Row) -> Reading:
     assumed: list[str] = [note for note in (borrows(row),) if note]
     model, device = _named(row, assumed)
-    row = replace(row, devices=row.devices or counted(row.device))
+    row = _of_chips(replace(row, devices=row.devices or counted(row.device)), assumed)
     load = load_of(row.load, row.notes)
     if load.kind == "unknown":
         raise NotCoveredError(f"the load is not stated: {row.load or 'no words'}")
@@ -133,6 +139,14 @@ def _read(row: Row) -> Reading:
         setup,
     )
     return Reading(condition, tuple(assumed))
+
+
+def _of_chips(row: Row, assumed: list[str]) -> Row:
+    """The row with degrees that count chips, as `devices` does, where it says that they count the halves of one."""
+    if HALVES not in row.notes or row.tensor % 2:
+        return row
+    assumed.append(f"tensor degree {row.tensor} counts halves of a chip: {row.tensor // 2}")
+    return replace(row, tensor=row.tensor // 2)
 
 
 def _named(row: Row, assumed: list[str]) -> tuple[Model, Device]:

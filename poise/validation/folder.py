@@ -46,11 +46,16 @@ class Answered:
 
 
 def answer_folder(
-    folder: Path, workers: Workers | None = None, progress: Meter | None = None, *, operators: bool = True
+    folder: Path,
+    workers: Workers | None = None,
+    progress: Meter | None = None,
+    *,
+    operators: bool = True,
+    tables: str = "",
 ) -> Answered:
     """Answers to every measurement below `folder`, whichever of the known files are there; UserError where none is.
 
-    operators: whether single operators are scored too.
+    operators: whether single operators are scored too.  tables: a file of operator tables; "" takes those that ship.
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: is not a folder; give the folder of measurements, or set POISE_DATA")
@@ -65,13 +70,13 @@ def answer_folder(
         raise UserError(f"{folder}: holds no measurements; looked for {looked}")
     if table is not None:
         rows, found.faults = read_rows(table)
-        found.answers += answer_rows(borrow(contradicted(rows)), workers, progress)
+        found.answers += answer_rows(borrow(contradicted(rows)), workers, progress, tables=tables)
     for number, run in enumerate(runs, 1):
-        found.answers += replay(run)
+        found.answers += replay(run, tables)
         if progress is not None:
             progress("Recorded runs", number, len(runs))
     if (folder / FILE).is_file():
-        stages, faults = read_stages(folder / FILE)
+        stages, faults = read_stages(folder / FILE, tables)
         found.answers += stages
         found.faults += faults
     if trained or broken:
@@ -79,7 +84,7 @@ def answer_folder(
         found.faults += broken
     if profiled and operators:
         _note(progress, 0)
-        found.operators, found.profiles = operator_scores(folder)
+        found.operators, found.profiles = operator_scores(folder, tables)
         _note(progress, 1)
     return found
 

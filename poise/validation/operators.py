@@ -12,7 +12,7 @@ import polars as pl
 
 from poise.core.spec import Device
 from poise.cost.operator import FORMATS, TILE
-from poise.cost.tables import Curve, Tables, load_tables
+from poise.cost.tables import SHIPPED, Curve, Tables, load_tables
 from poise.recordings.profiles.bounds import known_device
 from poise.recordings.profiles.bulk import answers as seconds_of
 from poise.recordings.profiles.fitting import Floats
@@ -47,16 +47,17 @@ def operators(folder: Path, tables: Tables | None = None, *, unseen: bool = Fals
     return [_row(key, each) for key, each in sorted(_groups(found).items())]
 
 
-def operator_scores(folder: Path) -> tuple[list[Score], list[str]]:
+def operator_scores(folder: Path, tables: str = "") -> tuple[list[Score], list[str]]:
     """Scores of all operator profiles under `folder` by source, device and engine; rows of kinds that are not modelled,
     unanswered; and a total per kind. Empty where the folder holds no profiles. `naive` is the roofline.
 
     With them a line for each source: what was read and what was left out.
+    tables: the file of tables that is judged; "" takes those that ship.
     """
     if not any_profiles(folder):
         return [], []
     profiles = read_profiles(folder)
-    found = list(answers(profiles, load_tables()))
+    found = list(answers(profiles, load_tables(tables or SHIPPED)))
     rows = [_row(key, group) for key, group in sorted(_groups(found).items())]
     unmodelled = [
         Score(source, ALL, "", "", f"op:{kind}", count, 0, None, None, None, None, None)

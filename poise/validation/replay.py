@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +34,18 @@ _STAMPS = ("queued_ts", "first_token_ts", "last_token_ts")
 _NEEDED = ("input_toks", "output_toks", *_STAMPS)
 
 
-def replay(folder: Path) -> list[Answer]:
-    """Answers for one recorded run; TraceError where its files cannot be read."""
+def replay(folder: Path, tables: str = "") -> list[Answer]:
+    """Answers for one recorded run; TraceError where its files cannot be read.
+
+    tables: a file of operator tables; "" takes those that ship.
+    """
     meta, config = _json(folder / "meta.json"), _json(folder / "config.json", needed=False)
     requests = sorted(_requests(folder / "requests.jsonl.gz"), key=lambda each: each["queued_ts"])
     measured = _measured(requests)
     rows = [_row(folder, meta, config, metric, measured.figure(metric, "ms")) for metric in METRICS]
     try:
         condition = _condition(rows[0], meta, len(requests))
-        condition, notes = roomy(condition)
+        condition, notes = roomy(replace(condition, tables=tables))
         predicted = outcome_of(run_of(condition, _workload(requests)), condition.devices, None, 0)
     except (NotCoveredError, PoiseError) as error:
         return [Answer(row, why=str(error)) for row in rows]

@@ -39,8 +39,9 @@ def balanced(condition: Condition) -> Condition:
     decode = replace(decode, replicas=decode.replicas or ceil(clients / (RANK_BATCH * decode.data)))
     prompt, output = max(1, round(condition.prompt)), max(1, round(condition.output))
     batch = max(1, clients // decode.replicas)
-    rate = clients / decode_s(cost_for(decode, condition.engine, condition.version), batch, prompt, output)
-    one = prefill_s(cost_for(prefill, condition.engine, condition.version), 1, prompt, prefill.engine.token_budget)
+    stated = (condition.engine, condition.version, condition.tables)
+    rate = clients / decode_s(cost_for(decode, *stated), batch, prompt, output)
+    one = prefill_s(cost_for(prefill, *stated), 1, prompt, prefill.engine.token_budget)
     prefill = replace(prefill, replicas=prefill.replicas or ceil(rate * one / prefill.data))
     devices = prefill.devices * prefill.replicas + decode.devices * decode.replicas
     return replace(condition, pools=(prefill, decode), devices=devices)

@@ -103,7 +103,7 @@ def steady_rate(pool: Pool, condition: Condition) -> float:
     if held < 1:
         raise CapacityError(f"{pool.device.name} has no room for one request")
     batch = min(pool.engine.max_sequences, int(held))
-    estimator = cost_for(pool, condition.engine, condition.version)
+    estimator = cost_for(pool, condition.engine, condition.version, condition.tables)
     piece = estimator.step(StepShape(batch))
     context = batch * resident
     decode = (piece.base + piece.per_kv * context + piece.per_window * min(context, batch * estimator.window)) / SECOND

@@ -58,7 +58,7 @@ def run_of(condition: Condition, workload: Workload) -> Run:
     """One simulation of `workload`; NotCoveredError where not a single request finishes."""
     layout = condition.setup.layout
     drafts = Speculative(layout.drafts) if layout and layout.drafts else None
-    cost = EngineCost(condition.engine, condition.version, drafts)
+    cost = EngineCost(condition.engine, condition.version, drafts, condition.tables)
     batcher = batcher_of(condition)
     own = isinstance(batcher, SGLang)
     policies = Policies(batcher=batcher, preempt="fewest_outputs" if own else None)

@@ -34,9 +34,10 @@ _NEEDED = ("model", "machine", "phase", "batch_or_tokens", "time_ms")
 _SEVERAL = re.compile(r"^(.*?)x(\d+)$")
 
 
-def read_stages(path: Path) -> tuple[list[Answer], list[str]]:
+def read_stages(path: Path, tables: str = "") -> tuple[list[Answer], list[str]]:
     """Answers for the rows of a table of layer times, and a line for each that cannot be read.
 
+    tables: a file of operator tables; "" takes those that ship.
     TraceError where the file cannot be read or lacks a column. Rows of no tokens or no time are left out.
     """
     try:
@@ -56,7 +57,7 @@ def read_stages(path: Path) -> tuple[list[Answer], list[str]]:
             faults.append(f"{path.name}: line {number}: batch_or_tokens and time_ms must be numbers")
             continue
         if tokens > 0 and time_ms > 0:
-            answers.append(_answer(_row(f"{path.name}: line {number}", fields, tokens, time_ms)))
+            answers.append(_answer(_row(f"{path.name}: line {number}", fields, tokens, time_ms), tables))
     return answers, faults
 
 
@@ -71,9 +72,9 @@ def _row(place: str, fields: Mapping[str, str], tokens: int, time_ms: float) -> 
     )  # fmt: skip
 
 
-def _answer(row: Row) -> Answer:
+def _answer(row: Row, tables: str) -> Answer:
     try:
-        seconds = _layer_s(row.model, row.device, row.tensor, row.load.split()[0], row.batch)
+        seconds = _layer_s(row.model, row.device, row.tensor, row.load.split()[0], row.batch, tables)
     except UserError as error:
         return Answer(row, why=str(error))
     except PoiseError as error:
@@ -82,17 +83,17 @@ def _answer(row: Row) -> Answer:
 
 
 @cache
-def _layer_s(model: str, device: str, tensor: int, phase: str, tokens: int) -> float:
+def _layer_s(model: str, device: str, tensor: int, phase: str, tokens: int, tables: str) -> float:
     """Seconds of one layer: a model of twice the layers less the model itself, over its layers."""
     found, machine = named_model(model), named_device(device)[0]
     shape = StepShape(tokens) if phase == "decode" else StepShape(0, (Chunk(tokens, 0),))
     once, twice = (
-        _seconds(Pool(replace(found, layers=layers, stack=resized(found.stack, layers)), machine, tensor=tensor), shape)
-        for layers in (found.layers, 2 * found.layers)
+        _seconds(Pool(replace(found, layers=n, stack=resized(found.stack, n)), machine, tensor=tensor), shape, tables)
+        for n in (found.layers, 2 * found.layers)
     )
     return (twice - once) / found.layers
 
 
-def _seconds(pool: Pool, shape: StepShape) -> float:
-    piece = cost_for(pool, *PROFILED).step(shape)
+def _seconds(pool: Pool, shape: StepShape, tables: str) -> float:
+    piece = cost_for(pool, *PROFILED, tables).step(shape)
     return (piece.base + piece.per_kv * shape.decodes * CONTEXT) / SECOND

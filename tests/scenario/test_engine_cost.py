@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from poise.core.errors import ScenarioError
-from poise.core.estimate import StepShape
+from poise.core.estimate import Chunk, StepShape
+from poise.cost.tables import SHIPPED
 from poise.scenario.build import Problem, build
 from poise.scenario.engine_cost import EngineCost, cost_for
 from poise.scenario.load import load
@@ -43,11 +45,32 @@ def test_steps_are_those_that_validation_scores(tmp_path: Path, engine: str, ver
     assert build(load(tmp_path / "again.yaml")).cost == problem.cost
 
 
+def test_an_engine_runs_by_the_tables_of_a_file(tmp_path: Path) -> None:
+    """The products of the file are twice as slow as those that ship; a scenario's copy names the same file."""
+    slow = json.loads(SHIPPED.read_bytes())
+    for table in slow["tables"]:
+        if table["kind"] == "gemm":
+            table["shape"][1:3] = [part / 2 for part in table["shape"][1:3]]
+    (tmp_path / "own.json").write_text(json.dumps(slow), encoding="utf-8")
+    problem = built(
+        tmp_path, "{engine: vllm, tables: own.json, speculative: {method: ngram, num_speculative_tokens: 2}}"
+    )
+    pool, shape = problem.cluster.pools[0], StepShape(0, (Chunk(4096, 0),))
+    shipped = built(tmp_path, "{engine: vllm, speculative: {method: ngram, num_speculative_tokens: 2}}").cost
+    assert problem.cost.build(pool).step(shape).base > 1.4 * shipped.build(pool).step(shape).base
+    (tmp_path / "elsewhere").mkdir()
+    write_yaml(resolved(problem), tmp_path / "elsewhere" / "again.yaml")
+    again = build(load(tmp_path / "elsewhere" / "again.yaml")).cost
+    assert again.build(pool).step(shape) == problem.cost.build(pool).step(shape)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ("{engine: triton}", r"scenario.yaml:4: cost.engine: 'triton' is not a known engine"),
         ("{engine: vllm, versoin: 1}", "versoin"),
+        ("{engine: vllm, tables: none.json}", r"scenario.yaml:4: cost.tables: .*none.json"),
+        ("{engine: vllm, tables: scenario.yaml}", r"scenario.yaml:4: cost.tables: .*`poise calibrate --profiles`"),
     ],
 )
 def test_mistakes_point_into_the_file(tmp_path: Path, given: str, message: str) -> None:

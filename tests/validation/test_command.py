@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from poise.cli import DONE, FAILED, MISTAKEN, main
+from poise.cost.tables import SHIPPED
 from poise.experiment.workers import Workers
 from poise.validation.answer import answer_rows
 from poise.validation.condition import NotCoveredError, read_condition
@@ -96,6 +97,27 @@ def test_no_folder_at_all_is_the_user_s_mistake(
     monkeypatch.delenv("POISE_DATA", raising=False)
     assert main(["validate"]) == MISTAKEN
     assert "POISE_DATA" in capsys.readouterr().err
+
+
+def test_answers_by_operator_tables_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Products at half of what ships answer later; a file that holds no tables is one line."""
+    table(tmp_path, {})
+    slow = json.loads(SHIPPED.read_bytes())
+    for each in slow["tables"]:
+        if each["kind"] == "gemm":
+            each["shape"][1:3] = [part / 2 for part in each["shape"][1:3]]
+    (tmp_path / "own.json").write_text(json.dumps(slow))
+    found = []
+    for words in ([], ["--operators", str(tmp_path / "own.json")]):
+        answers = tmp_path / "answers.csv"
+        assert main(["validate", str(tmp_path), "--jobs", "1", "-q", "--answers", str(answers), *words]) == DONE
+        with answers.open() as file:
+            found += [float(each["predicted"]) for each in csv.DictReader(file)]
+    assert found[1] > 1.3 * found[0]
+    (tmp_path / "none.json").write_text("{}")
+    assert main(["validate", str(tmp_path), "--operators", str(tmp_path / "none.json")]) == MISTAKEN
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1 and "none.json: holds no operator tables" in printed
 
 
 def test_processes_do_not_change_answers() -> None:

@@ -17,6 +17,14 @@ def test_devices_beyond_one_layout_are_replicas() -> None:
     assert (pool.tensor, pool.replicas, pool.devices) == (2, 4, 2)
 
 
+def test_a_tensor_degree_may_count_halves_of_a_chip() -> None:
+    row_of = {"devices": 4, "tensor": 8, "device": "TPU7x"}
+    halves = read_condition(row(notes="4 Ironwood chips (two devices a chip)", **row_of))
+    (pool,) = halves.condition.pools
+    assert (pool.tensor, pool.replicas, halves.condition.devices) == (4, 1, 4)
+    assert "tensor degree 8 counts halves of a chip: 4" in halves.assumed
+
+
 def test_data_ranks_may_be_counted_inside_the_tensor_group() -> None:
     (pool,) = _of(model="DeepSeek-R1", precision="fp8", devices=8, tensor=8, data=8, expert=8).pools
     assert (pool.tensor, pool.data, pool.expert, pool.replicas) == (1, 8, 8, 1)

@@ -10,6 +10,7 @@ from poise.core.estimate import Chunk, StepShape
 from poise.core.spec import Pool
 from poise.cost import Roofline
 from poise.scenario.engine_cost import cost_for
+from poise.validation.batch import decode_s, prefill_s
 from poise.validation.naive import naive_cost
 
 POOL = Pool(model("llama-3.1-8b"), device("MI300X"))
@@ -45,7 +46,27 @@ def test_what_an_engine_reaches_is_its_own_on_each_device() -> None:
     old = engine_defaults("vLLM", "0.5")
     assert old.reached_on(device("MI250")) == old.reached["MI250"]
     assert old.reached_on(device("MI355X")) == old.reached["AMD"]
-    assert old.reached_on(device("L4")) == Reached() == engine_defaults("SGLang").reached_on(device("MI300X"))
+    assert old.reached_on(device("L4")) == Reached() == engine_defaults("SGLang").reached_on(device("L4"))
+
+
+def test_mixtures_of_experts_may_reach_less_than_other_models() -> None:
+    known = engine_defaults("SGLang")
+    for name in ("MI300X", "MI355X"):
+        dense, sparse = (known.reached_on(device(name), experts=experts) for experts in (False, True))
+        assert sparse.bandwidth < dense.bandwidth and sparse.layer_s > dense.layer_s
+    vllm = engine_defaults("vLLM")
+    assert vllm.reached_on(device("MI300X"), experts=True) == vllm.reached_on(device("MI300X"))
+    assert known.reached_on(device("MI300X"), experts=True).arithmetic < known.reached_on(device("MI325X")).arithmetic
+
+
+@pytest.mark.parametrize(
+    ("name", "tpot_ms", "ttft_ms"), [("llama-3.3-70b", 19.8, 576.0), ("llama-3.1-405b", 37.9, 2442.0)]
+)
+def test_trainium_is_near_its_published_points(name: str, tpot_ms: float, ttft_ms: float) -> None:
+    """One client with 10,000 tokens on 16 Trainium2, as the Neuron SDK's tutorials print; a plain −56, −26 %."""
+    estimator = cost_for(Pool(model(name), device("Trainium2"), tensor=16), "vLLM", "")
+    assert decode_s(estimator, 1, 10_000, 1500) / 1500 == pytest.approx(tpot_ms / 1e3, rel=0.2)
+    assert prefill_s(estimator, 1, 10_000, 10_000) == pytest.approx(ttft_ms / 1e3, rel=0.2)
 
 
 def test_launches_and_lesser_figures_slow_every_step() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from poise.core.errors import ScenarioError
 from poise.core.spec import Device
+from poise.cost.formats import WEIGHT_ONLY
 from poise.cost.grid import Axis
 from poise.cost.operator import Shape
 from poise.cost.origin import Error
@@ -131,7 +132,8 @@ class Tables:
         found = self._best(best.kind, device, best.format, framework, of=lender)
         assert found is not None
         here = [t for t in self.tables if (t.kind, t.device, t.format) == (best.kind, lender, found.format)]
-        curves = [self._curve(t, device, form) for t in here if t.framework not in PROFILERS]
+        rivals = [t for t in here if t.framework not in PROFILERS and _runs(framework, t, found)]
+        curves = [self._curve(t, device, form) for t in rivals]
         tried = [_by_trial([c for c in curves if c.covers(*probe)], found.framework, probe) for probe in probes]
         last = next(filter(None, tried), self._curve(found, device, form))
         return [last := curve or last for curve in tried]
@@ -215,6 +217,16 @@ def _lent(parts: Sequence[Part], curves: Mapping[str, Curve], alone: Curve) -> C
     median, p90 = (expm1(sum(each.part * each.error[at] for each in able) / whole) for at in (0, 1))
     found.expected = Error(median, p90)
     return found
+
+
+def _runs(framework: str, table: Table, own: Table) -> bool:
+    """Whether an engine may run a kernel by trial: any, but of narrow weights in wide products only its own.
+
+    own: what was measured of the engine. Such weights are packed for one kernel when they are loaded (Marlin,
+    FlashInfer's, a plugin), and another engine's kernel cannot read them.
+    """
+    packed = table.format in WEIGHT_ONLY and own.framework == framework
+    return not packed or table.framework == framework
 
 
 def _timed(probe: tuple[float, ...]) -> Callable[[Curve], float]:
