@@ -103,6 +103,10 @@ class Model:
         """Matrices of a feed-forward block or an expert."""
         return 3 if self.gated else 2
 
+    def linears(self) -> list[tuple[int, Linear]]:
+        """How many layers have linear attention or a state space, by kind."""
+        return [(count, mixer) for count, mixer in self.mixers() if isinstance(mixer, Linear)]
+
     @property
     def attending(self) -> int:
         """Attentions of all layers."""

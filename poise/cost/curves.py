@@ -90,6 +90,10 @@ class Curves:
         """All linear-attention layers' walk over one token of the longest chunk."""
         return self._rest.scan
 
+    def walk(self, longest: float, tokens: float) -> float:
+        """All linear-attention layers' walk over the chunks of a step."""
+        return self._rest.walk(longest, tokens)
+
     def _decodes(self, tokens: float, *, mixed: bool) -> tuple[float, float, float]:
         rest = self._rest
         fixed, full, window = rest.state * tokens, rest.kv, rest.window_kv
