@@ -40,7 +40,8 @@ class Model:
     two); `tied` embeddings share one matrix. `extra_parameters` counts what the shape does not show (biases, further
     norms, learned positions, output gates). `fp8_block` is the side of a block of weights with one scale, where the
     model is published in FP8 by blocks, which engines serve by kernels of their own (0 elsewhere). `checkpoints` are
-    the parts that published checkpoints narrow, by format. `vision` and `audio` are its encoders, whose weights are no
+    the parts that published checkpoints narrow, by format. `draft_layers` predict further tokens (MTP) and are no part
+    of the counts here but `draft_parameters`. Windows are chunks where the model is `chunked`. `vision` and `audio` are its encoders, whose weights are no
     part of the counts here.
 
     A model whose layers these figures cannot tell apart states them as `stack`; the figures are then those of its most
@@ -71,6 +72,8 @@ class Model:
     audio: Audio | None = None
     source: str = ""
     stack: tuple[Layer, ...] = ()
+    draft_layers: int = 0
+    chunked: bool = False
     kinds: tuple[Layer, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -196,6 +199,20 @@ class Model:
         return sum(self.parts)
 
     @property
+    def draft_parameters(self) -> int:
+        """Weights of the layers that predict further tokens, without embedding and head, which they share.
+
+        Each joins the embedding and the last hidden state, normed, in one projection, and has an attention of the
+        model's last kind, its experts or dense block, and a norm after them (DeepSeek-V3, arXiv 2412.19437, section
+        2.2).
+        """
+        mixer = self.attentions()[-1][1] if self.attending else _attention(self)
+        block = self.ffn_parameters
+        if self.moe is not None:
+            block = self.moe.experts * self.expert_parameters + self.shared_parameters
+        return self.draft_layers * (2 * self.hidden**2 + mixer.parameters(self.hidden) + block + 5 * self.hidden)
+
+    @property
     def active_parameters(self) -> int:
         """Weights that one token passes: all but idle experts. Both embeddings count, as most published figures do."""
         idle = 0
@@ -267,7 +284,7 @@ def _uniform(model: Model) -> Iterator[Layer]:
     weights = 0 if model.linear else attention.parameters(model.hidden)
     square = Linear(model.heads, model.heads, model.head_dim, model.head_dim, 1, "plain", weights=weights)
     mixers: list[tuple[int, Attention | Linear]] = [
-        (model.window_layers, replace(attention, window=model.window)),
+        (model.window_layers, replace(attention, window=model.window, chunked=model.chunked)),
         (model.linear_layers, model.linear or square),
         (full, attention),
     ]

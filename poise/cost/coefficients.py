@@ -16,7 +16,7 @@ from poise.cost.efficiency import Efficiencies
 from poise.cost.expert_load import Busiest, busiest
 from poise.cost.layout import TOKEN_PARTS, Shard, link_of, shard
 from poise.cost.sm_share import reached
-from poise.cost.spans import Span, decode_s, prompt_s, raised_flops, rates, reach, spans
+from poise.cost.spans import Span, chunked_pairs, decode_s, prompt_s, raised_flops, rates, reach, spans
 
 ACTIVATION_BYTES = 2
 """Activations travel and are kept in 16 bits between operators."""
@@ -37,7 +37,7 @@ class Coefficients:
     pair, window_pair: one query meeting one key while prefilling, over all full and all sliding-window layers.
     read, window_read: reading one token of KV while prefilling. context: raising one earlier token from its MLA latent.
         A window is the longest bound of what layers read (`reach`); "full" is what has none.
-    near: (bound, pair, read) of shorter bounds than that.
+    near: (bound, pair, read, chunked) of shorter bounds than that, and of chunks.
     state: one decoding sequence's linear-attention states and what it reads within shorter bounds, all layers.
     scan, scanned: the states' walk over one token of the longest chunk, and arithmetic of one token of any chunk; the
         larger of a step counts.
@@ -68,7 +68,7 @@ class Coefficients:
     state: float
     scan: float
     scanned: float
-    near: tuple[tuple[int, float, float], ...] = ()
+    near: tuple[tuple[int, float, float, bool], ...] = ()
 
     def beside(self, tokens: float) -> tuple[float, float, float]:
         """Decode attention takes as long with a chunk as alone."""
@@ -117,8 +117,9 @@ class Coefficients:
             math = self.window_pair * windowed_pairs(tokens, context, window)
             read = self.window_read * (tokens + (context if context < window else window - 1))
             total += math if math > read else read
-        for bound, pair, one in self.near:
-            math, read = pair * windowed_pairs(tokens, context, bound), one * (tokens + min(context, bound - 1))
+        for bound, pair, one, chunked in self.near:
+            pairs, seen = bounded(tokens, context, bound, chunked)
+            math, read = pair * pairs, one * seen
             total += math if math > read else read
         return total
 
@@ -142,6 +143,13 @@ def windowed_pairs(tokens: int, context: int, window: int) -> int:
     whole = window - context
     whole = 0 if whole < 0 else tokens if whole > tokens else whole
     return whole * context + whole * (whole + 1) // 2 + (tokens - whole) * window
+
+
+def bounded(tokens: int, context: int, bound: int, chunked: bool) -> tuple[int, int]:
+    """Query-key pairs of a chunk's queries, and the keys they span, within a window or a chunk of `bound` tokens."""
+    if chunked:
+        return chunked_pairs(tokens, context, bound), tokens + context % bound
+    return windowed_pairs(tokens, context, bound), tokens + min(context, bound - 1)
 
 
 def arithmetic(device: Device, weights: Format, use: Efficiencies) -> tuple[float, float]:
@@ -215,7 +223,7 @@ class Builder:
         }
         return Coefficients(
             **{name: value * SECOND for name, value in seconds.items()},
-            near=tuple((bound, pair * SECOND, read * SECOND) for bound, pair, read in self.near()),
+            near=tuple((bound, pair * SECOND, read * SECOND, cut) for bound, pair, read, cut in self.near()),
             ranks=self.pool.data,
             busiest=busiest(self.pool),
             reduce=tuple(second * SECOND for line in reduce for second in line),
@@ -294,19 +302,20 @@ class Builder:
             if span.bound in (0, reach):
                 window = "window_" if span.bound else ""
                 found[f"{window}kv"] += decode * span.count
-                found[f"{window}pair"] += pair * span.count
-                found[f"{window}read"] += read * span.count
+                if not span.chunked:
+                    found[f"{window}pair"] += pair * span.count
+                    found[f"{window}read"] += read * span.count
             else:
                 state += decode * span.count * span.bound
         return {**found, "state": state}
 
-    def near(self) -> list[tuple[int, float, float]]:
-        """Bound, pair and read of each span within a shorter bound than the longest."""
+    def near(self) -> list[tuple[int, float, float, bool]]:
+        """Bound, pair and read of each span within a shorter bound than the longest, or in chunks."""
         found = []
         for span in self.spans:
-            if span.bound not in (0, self.reach):
+            if span.chunked or span.bound not in (0, self.reach):
                 pair, read = prompt_s(self.pool, self.use, self.lane, span)
-                found.append((span.bound, pair * span.count, read * span.count))
+                found.append((span.bound, pair * span.count, read * span.count, span.chunked))
         return found
 
     def raised_flops(self) -> float:
