@@ -1,4 +1,4 @@
-"""Print what kernels of recurrent layers reach: decoding updates, convolutions and chunked scans (`poise.cost.efficiency`).
+"""Print what kernels of recurrent layers reach: decoding updates, convolutions and chunked scans.
 
     python bench/fit_states.py FOLDER
 

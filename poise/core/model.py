@@ -40,9 +40,9 @@ class Model:
     two); `tied` embeddings share one matrix. `extra_parameters` counts what the shape does not show (biases, further
     norms, learned positions, output gates). `fp8_block` is the side of a block of weights with one scale, where the
     model is published in FP8 by blocks, which engines serve by kernels of their own (0 elsewhere). `checkpoints` are
-    the parts that published checkpoints narrow, by format. `draft_layers` predict further tokens (MTP) and are no part
-    of the counts here but `draft_parameters`. Windows are chunks where the model is `chunked`. `vision` and `audio` are its encoders, whose weights are no
-    part of the counts here.
+    the parts that published checkpoints narrow, by format. Windows are chunks where the model is `chunked`.
+    `draft_layers` predict further tokens (MTP), `vision` and `audio` are its encoders: their weights are no part of the
+    counts here (`draft_parameters` has those of the former).
 
     A model whose layers these figures cannot tell apart states them as `stack`; the figures are then those of its most
     frequent kinds. `kinds` is the list of layers in either case, of which all counts and costs are sums.

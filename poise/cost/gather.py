@@ -273,7 +273,7 @@ class Gather:
         return self.model.attending / self.model.layers
 
     def _unmeasured(self) -> float:
-        """Fixed seconds, of an average layer, of mixers without a table: kernels of an index, of compression, of states."""
+        """Fixed seconds, of an average layer, of mixers without a table: of an index, of compression, of states."""
         use, layers = self.use, self.model.layers
         indexed = sum([span.count for span in self.reading if span.index]) * (use.attention_s + use.light_s)
         other = sum([count for count, each in self.model.attentions() if each.same]) * use.attention_s

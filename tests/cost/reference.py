@@ -71,7 +71,8 @@ class Slow:
             dense = index < model.dense_layers
             kind = "full" if index < model.full_layers else "window"
             kind = "linear" if index >= model.full_layers + model.window_layers else kind
-            total += self.fixed(dense, kind) + self.matrices(dense, kind, decodes + new) + self.messages(dense, decodes + new)
+            total += self.fixed(dense, kind) + self.matrices(dense, kind, decodes + new)
+            total += self.messages(dense, decodes + new)
             total += self.light(dense, decodes + new)
             if kind == "linear" or model.linear_layers:
                 total += self.linear(kind, decodes, decodes + new)
