@@ -22,11 +22,15 @@ _KINDS = {
 }
 
 
+_DRAFTS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+"""Keys that count layers for further tokens: of DeepSeek, GLM, Nemotron and Step; of Qwen3.5; of MiniMax."""
+
+
 def read_config(path: str | Path) -> Model:
     """Read a model's shape from its `config.json`, or from a folder that holds one; the folder names the model.
 
-    The language model only: vision and audio towers and multi-token-prediction heads are left out. Chunked attention
-    (Llama 4) counts as a window of one chunk, its upper bound. UserError names the file and the key that cannot be
+    The language model only: vision and audio towers are left out, layers for further tokens (MTP) are counted apart
+    (`Model.draft_parameters`). UserError names the file and the key that cannot be
     read.
     """
     file = Path(path)
@@ -63,7 +67,7 @@ def from_config(config: Config, name: str, source: str) -> Model:
 def _with_more(model: Model, config: Config, whole: Config, name: str) -> Model:
     """The model with its encoders and with what published checkpoints quantise; whole: the file beyond its text."""
     vision, audio = encoders_of(whole, name, model.hidden)
-    model = replace(model, vision=vision, audio=audio)
+    model = replace(model, vision=vision, audio=audio, draft_layers=config.whole(*_DRAFTS, default=0, least=0))
     try:
         return replace(model, checkpoints=checkpoints_of(config.get("quantization_config"), model, name))
     except (AttributeError, TypeError, ValueError, re.error) as error:
@@ -93,6 +97,7 @@ def _shape(config: Config, family: Family, name: str, source: str) -> Model:
         tied=config.flag("tie_word_embeddings"),
         window=window if "window" in kinds else 0,
         window_layers=kinds.count("window"),
+        chunked="window" in kinds and family.window == "attention_chunk_size",
         linear_layers=kinds.count("linear"),
         mla=mla,
         moe=moe,

@@ -47,9 +47,13 @@ class Moe:
     bias: int = 0
     latent: int = 0
 
+    def width(self, hidden: int) -> int:
+        """The width in which routed experts take and give tokens, and in which ranks exchange them."""
+        return self.latent or hidden
+
     def expert_parameters(self, hidden: int, matrices: int) -> int:
         """Weights of one routed expert."""
-        return matrices * (self.latent or hidden) * self.ffn + self.bias
+        return matrices * self.width(hidden) * self.ffn + self.bias
 
     def shared_parameters(self, hidden: int, matrices: int) -> int:
         """Weights of one layer that every token passes: shared experts, the router, projections to the latent width."""
@@ -224,6 +228,11 @@ class Linear:
         """The width of all value heads."""
         return self.value_heads * self.value_dim
 
+    @property
+    def matrices(self) -> int:
+        """Values of the states of all heads."""
+        return self.value_heads * self.key_dim * self.value_dim
+
     def parameters(self, hidden: int) -> int:
         """Weights of one layer: projections, gates, decays, convolution and norm."""
         values, heads = self.values, self.value_heads
@@ -250,8 +259,7 @@ class Linear:
     @property
     def state_bytes(self) -> int:
         """Bytes one sequence keeps in one layer: the matrices in 32 bits, the convolution's last inputs in 16."""
-        matrices = self.value_heads * self.key_dim * self.value_dim
-        return 4 * matrices + 2 * self.channels * (self.conv - 1)
+        return 4 * self.matrices + 2 * self.channels * (self.conv - 1)
 
 
 @dataclass(frozen=True, slots=True)

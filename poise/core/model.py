@@ -40,8 +40,9 @@ class Model:
     two); `tied` embeddings share one matrix. `extra_parameters` counts what the shape does not show (biases, further
     norms, learned positions, output gates). `fp8_block` is the side of a block of weights with one scale, where the
     model is published in FP8 by blocks, which engines serve by kernels of their own (0 elsewhere). `checkpoints` are
-    the parts that published checkpoints narrow, by format. `vision` and `audio` are its encoders, whose weights are no
-    part of the counts here.
+    the parts that published checkpoints narrow, by format. Windows are chunks where the model is `chunked`.
+    `draft_layers` predict further tokens (MTP), `vision` and `audio` are its encoders: their weights are no part of the
+    counts here (`draft_parameters` has those of the former).
 
     A model whose layers these figures cannot tell apart states them as `stack`; the figures are then those of its most
     frequent kinds. `kinds` is the list of layers in either case, of which all counts and costs are sums.
@@ -71,6 +72,8 @@ class Model:
     audio: Audio | None = None
     source: str = ""
     stack: tuple[Layer, ...] = ()
+    draft_layers: int = 0
+    chunked: bool = False
     kinds: tuple[Layer, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -102,6 +105,10 @@ class Model:
     def matrices(self) -> int:
         """Matrices of a feed-forward block or an expert."""
         return 3 if self.gated else 2
+
+    def linears(self) -> list[tuple[int, Linear]]:
+        """How many layers have linear attention or a state space, by kind."""
+        return [(count, mixer) for count, mixer in self.mixers() if isinstance(mixer, Linear)]
 
     @property
     def attending(self) -> int:
@@ -192,6 +199,20 @@ class Model:
         return sum(self.parts)
 
     @property
+    def draft_parameters(self) -> int:
+        """Weights of the layers that predict further tokens, without embedding and head, which they share.
+
+        Each joins the embedding and the last hidden state, normed, in one projection, and has an attention of the
+        model's last kind, its experts or dense block, and a norm after them (DeepSeek-V3, arXiv 2412.19437, section
+        2.2).
+        """
+        mixer = self.attentions()[-1][1] if self.attending else _attention(self)
+        block = self.ffn_parameters
+        if self.moe is not None:
+            block = self.moe.experts * self.expert_parameters + self.shared_parameters
+        return self.draft_layers * (2 * self.hidden**2 + mixer.parameters(self.hidden) + block + 5 * self.hidden)
+
+    @property
     def active_parameters(self) -> int:
         """Weights that one token passes: all but idle experts. Both embeddings count, as most published figures do."""
         idle = 0
@@ -263,7 +284,7 @@ def _uniform(model: Model) -> Iterator[Layer]:
     weights = 0 if model.linear else attention.parameters(model.hidden)
     square = Linear(model.heads, model.heads, model.head_dim, model.head_dim, 1, "plain", weights=weights)
     mixers: list[tuple[int, Attention | Linear]] = [
-        (model.window_layers, replace(attention, window=model.window)),
+        (model.window_layers, replace(attention, window=model.window, chunked=model.chunked)),
         (model.linear_layers, model.linear or square),
         (full, attention),
     ]

@@ -16,7 +16,7 @@ from poise.cost.efficiency import Efficiencies
 from poise.cost.expert_load import Busiest, busiest
 from poise.cost.layout import TOKEN_PARTS, Shard, link_of, shard
 from poise.cost.sm_share import reached
-from poise.cost.spans import Span, decode_s, prompt_s, raised_flops, rates, reach, spans
+from poise.cost.spans import Span, chunked_pairs, decode_s, prompt_s, raised_flops, rates, reach, spans
 
 ACTIVATION_BYTES = 2
 """Activations travel and are kept in 16 bits between operators."""
@@ -37,9 +37,10 @@ class Coefficients:
     pair, window_pair: one query meeting one key while prefilling, over all full and all sliding-window layers.
     read, window_read: reading one token of KV while prefilling. context: raising one earlier token from its MLA latent.
         A window is the longest bound of what layers read (`reach`); "full" is what has none.
-    near: (bound, pair, read) of shorter bounds than that.
+    near: (bound, pair, read, chunked) of shorter bounds than that, and of chunks.
     state: one decoding sequence's linear-attention states and what it reads within shorter bounds, all layers.
-    scan: the states' walk over one token of a chunk.
+    scan, scanned: the states' walk over one token of the longest chunk, and arithmetic of one token of any chunk; the
+        larger of a step counts.
     """
 
     step: float
@@ -66,7 +67,8 @@ class Coefficients:
     context: float
     state: float
     scan: float
-    near: tuple[tuple[int, float, float], ...] = ()
+    scanned: float
+    near: tuple[tuple[int, float, float, bool], ...] = ()
 
     def beside(self, tokens: float) -> tuple[float, float, float]:
         """Decode attention takes as long with a chunk as alone."""
@@ -115,10 +117,18 @@ class Coefficients:
             math = self.window_pair * windowed_pairs(tokens, context, window)
             read = self.window_read * (tokens + (context if context < window else window - 1))
             total += math if math > read else read
-        for bound, pair, one in self.near:
-            math, read = pair * windowed_pairs(tokens, context, bound), one * (tokens + min(context, bound - 1))
+        for bound, pair, one, chunked in self.near:
+            pairs, seen = bounded(tokens, context, bound, chunked)
+            math, read = pair * pairs, one * seen
             total += math if math > read else read
         return total
+
+    def walk(self, longest: float, tokens: float) -> float:
+        """Picoseconds of all linear layers' walk over chunks of `tokens` tokens in all, the longest of `longest`.
+
+        Chunks walk side by side until their arithmetic takes longer.
+        """
+        return max(self.scan * longest, self.scanned * tokens)
 
     def decoding(self, tokens: float) -> tuple[float, float, float]:
         """Picoseconds of all layers' attention of `tokens` decodes a rank: fixed, per KV token, per one in a window."""
@@ -133,6 +143,13 @@ def windowed_pairs(tokens: int, context: int, window: int) -> int:
     whole = window - context
     whole = 0 if whole < 0 else tokens if whole > tokens else whole
     return whole * context + whole * (whole + 1) // 2 + (tokens - whole) * window
+
+
+def bounded(tokens: int, context: int, bound: int, chunked: bool) -> tuple[int, int]:
+    """Query-key pairs of a chunk's queries, and the keys they span, within a window or a chunk of `bound` tokens."""
+    if chunked:
+        return chunked_pairs(tokens, context, bound), tokens + context % bound
+    return windowed_pairs(tokens, context, bound), tokens + min(context, bound - 1)
 
 
 def arithmetic(device: Device, weights: Format, use: Efficiencies) -> tuple[float, float]:
@@ -170,6 +187,7 @@ class Builder:
         self.moe = pool.model.moe.layers / pool.model.layers if pool.model.moe else 0.0
         self.mixed, self.blocks = pool.model.mixed / pool.model.layers, pool.model.blocks / pool.model.layers
         self.dense = pool.model.dense_layers / pool.model.layers
+        self.linear = pool.model.linear_layers / pool.model.layers
         self.bandwidth = pool.device.memory_bw * reached(share, use.share_bandwidth)
         self.math = reached(share, use.share_arithmetic)
         self.bf16 = pool.device.bf16_flops * self.math
@@ -189,7 +207,7 @@ class Builder:
             "step": use.cpu_step_s,
             "sequence": use.cpu_sequence_s,
             "fixed": self.kernels() + exchange.fixed_s + hop.fixed_s,
-            "linear": self.elementwise() + self.linear_attention() + exchange.per_byte_s + hop.per_byte_s,
+            "linear": self.elementwise() + exchange.per_byte_s + hop.per_byte_s,
             "weights": sum([self.streamed(self.part.of(name), name) for name in TOKEN_PARTS]),
             "token": sum([2 * self.part.of(name) / self.rate(name) for name in TOKEN_PARTS]),
             "expert_weights": self.part.experts * experts.bits / 8 / (self.bandwidth * use.moe_stream),
@@ -200,11 +218,12 @@ class Builder:
             "sample": use.sample_sequence_s + gather.per_byte_s,
             "context": self.raised_flops() / self.rate("attention"),
             "scan": use.scan_token_s * self.model.linear_layers,
+            "scanned": self.scanned(),
             **self.reading(),
         }
         return Coefficients(
             **{name: value * SECOND for name, value in seconds.items()},
-            near=tuple((bound, pair * SECOND, read * SECOND) for bound, pair, read in self.near()),
+            near=tuple((bound, pair * SECOND, read * SECOND, cut) for bound, pair, read, cut in self.near()),
             ranks=self.pool.data,
             busiest=busiest(self.pool),
             reduce=tuple(second * SECOND for line in reduce for second in line),
@@ -231,7 +250,7 @@ class Builder:
     def kernels(self) -> float:
         """Fixed times of a layer: GEMMs, attention, five light kernels (two norms, rotary, KV write, activation).
 
-        An index adds two GEMMs, its scores and its choice.
+        An index adds two GEMMs, its scores and its choice; a linear layer a convolution and a gated norm.
         """
         use, moe = self.use, self.model.moe
         mixing = (1.0 if self.model.mla is None else 5.0) * self.product_s("attention") + self.product_s("output")
@@ -239,26 +258,34 @@ class Builder:
         gemms += 2 * self.moe * self.product_s("shared") if moe and moe.shared else 0.0
         indexed = sum([span.count for span in self.spans if span.index]) / self.model.layers
         chosen = indexed * (2 * self.product_s("attention") + use.attention_s + use.light_s)
-        return gemms + self.mixed * use.attention_s + 2.5 * self.blocks * use.light_s + self.moe * use.moe_s + chosen
+        light = (2.5 * self.blocks + 2 * self.linear) * use.light_s
+        return gemms + self.mixed * use.attention_s + light + self.moe * use.moe_s + chosen
 
     def elementwise(self) -> float:
-        """Per token, what light kernels move: two norms with residuals (8 widths), rotary (2), activation (3)."""
+        """Per token, what light kernels move: two norms with residuals (8 widths), rotary (2), activation (3).
+
+        A linear layer's gated norm reads two widths of values and writes one; its convolution reads and writes each
+        channel.
+        """
         model, moe = self.model, self.model.moe
         heads = self.mixed * (model.heads + 2 * model.kv_heads if model.mla is None else model.heads)
         dense = sum([layer.count * layer.ffn for layer in model.kinds if layer.moe is None]) / model.layers
         inner = dense + (self.moe * moe.shared * moe.shared_ffn if moe else 0.0)
         moved = 4 * self.blocks * model.hidden + (2 * heads * model.head_dim + 3 * inner) / self.pool.tensor
-        return moved * ACTIVATION_BYTES / (self.bandwidth * self.use.stream_bf16)
+        moved += 3 * sum([count * each.values for count, each in model.linears()]) / model.layers / self.pool.tensor
+        plain = moved * ACTIVATION_BYTES / (self.bandwidth * self.use.stream_bf16)
+        channels = sum([count * each.channels for count, each in model.linears() if each.conv > 1]) / model.layers
+        return plain + 2 * channels / self.pool.tensor * ACTIVATION_BYTES / (self.bandwidth * self.use.convolution)
 
-    def linear_attention(self) -> float:
-        """Per token, of an average layer: update and query of the state, 4 FLOP for each of its 32-bit values."""
-        flops = self.model.state_bytes / self.model.layers / self.pool.tensor
-        return flops / (self.bf16 * self.use.attention_prefill)
+    def scanned(self) -> float:
+        """Per token of a chunk, of all layers: update and query of the state, 4 FLOP for each of its values."""
+        flops = 4 * sum([count * each.matrices for count, each in self.model.linears()]) / self.pool.tensor
+        return flops / (self.bf16 * self.use.scan_flops)
 
     def state_read(self) -> float:
         """Per decoding sequence: its states read and written once."""
         moved = 2 * self.model.state_bytes / self.pool.tensor
-        return moved / (self.bandwidth * self.use.stream_bf16)
+        return moved / (self.bandwidth * self.use.state_stream)
 
     def expert_flops(self) -> float:
         """Per token of a data rank: its `active` experts, spread over all ranks, which hold tokens of `data` ranks."""
@@ -275,19 +302,20 @@ class Builder:
             if span.bound in (0, reach):
                 window = "window_" if span.bound else ""
                 found[f"{window}kv"] += decode * span.count
-                found[f"{window}pair"] += pair * span.count
-                found[f"{window}read"] += read * span.count
+                if not span.chunked:
+                    found[f"{window}pair"] += pair * span.count
+                    found[f"{window}read"] += read * span.count
             else:
                 state += decode * span.count * span.bound
         return {**found, "state": state}
 
-    def near(self) -> list[tuple[int, float, float]]:
-        """Bound, pair and read of each span within a shorter bound than the longest."""
+    def near(self) -> list[tuple[int, float, float, bool]]:
+        """Bound, pair and read of each span within a shorter bound than the longest, or in chunks."""
         found = []
         for span in self.spans:
-            if span.bound not in (0, self.reach):
+            if span.chunked or span.bound not in (0, self.reach):
                 pair, read = prompt_s(self.pool, self.use, self.lane, span)
-                found.append((span.bound, pair * span.count, read * span.count))
+                found.append((span.bound, pair * span.count, read * span.count, span.chunked))
         return found
 
     def raised_flops(self) -> float:
@@ -321,7 +349,7 @@ class Builder:
         pool, moe = self.pool, self.model.moe
         if moe is None or pool.data == 1:
             return Line()
-        token = self.model.hidden * ACTIVATION_BYTES
+        token = moe.width(self.model.hidden) * ACTIVATION_BYTES
         if pool.expert > 1 and not gathers:
             line, size = all_to_all(pool.expert, self.link(pool.tensor * pool.data)), token * moe.active / pool.tensor
         else:

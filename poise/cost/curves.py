@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from poise.core.spec import Pool
 from poise.core.units import SECOND
-from poise.cost.coefficients import Coefficients, windowed_pairs
+from poise.cost.coefficients import Coefficients, bounded
 from poise.cost.efficiency import Efficiencies
 from poise.cost.gather import Gather
 from poise.cost.grid import isotonic
@@ -90,6 +90,10 @@ class Curves:
         """All linear-attention layers' walk over one token of the longest chunk."""
         return self._rest.scan
 
+    def walk(self, longest: float, tokens: float) -> float:
+        """All linear-attention layers' walk over the chunks of a step."""
+        return self._rest.walk(longest, tokens)
+
     def _decodes(self, tokens: float, *, mixed: bool) -> tuple[float, float, float]:
         rest = self._rest
         fixed, full, window = rest.state * tokens, rest.kv, rest.window_kv
@@ -123,6 +127,7 @@ class Attended:
     surface: Surface | Latent | None
     pair: float
     read: float
+    chunked: bool = False
 
     @classmethod
     def of(cls, gather: Gather, span: Span) -> Attended:
@@ -134,12 +139,13 @@ class Attended:
         pair = prompt_s(pool, gather.use, roofline.lane, span)[0] if surface is None else 0.0
         read = kv_bytes_per_layer(pool, span.attention) / gather.device.memory_bw
         heads = span.attention.heads / pool.tensor
-        return cls(span.count, span.bound, heads, floor, alone, mixed, surface, pair, read)
+        return cls(span.count, span.bound, heads, floor, alone, mixed, surface, pair, read, span.chunked)
 
     def chunk(self, tokens: int, context: int) -> float:
         """Seconds beyond the fixed time of a chunk's queries."""
         if self.bound:
-            met, read = windowed_pairs(tokens, context, self.bound) / tokens, tokens + min(context, self.bound - 1)
+            pairs, read = bounded(tokens, context, self.bound, self.chunked)
+            met = pairs / tokens
         else:
             met, read = context + (tokens + 1) / 2, context + tokens
         read_s = self.read * read

@@ -30,6 +30,10 @@ SCAN = (
     "vLLM 0.24, SGLang 0.5.14 and TensorRT-LLM 1.3.0rc20: 42 to 103 ns, with a few sequences hardly longer "
     "(AIConfigurator performance database, Apache-2.0), 2026-11"
 )
+STATES = (
+    "median over kernels of gated delta rules and KDA by vLLM, SGLang and TensorRT-LLM on seven devices (AISimulate's "
+    "operator tables, Apache-2.0), bench/fit_states.py, 2026-11"
+)
 SEQUENCE = (
     "set by hand, order of magnitude only: vLLM 0.27's scheduler takes 12.7 µs per running request "
     "(openfabric-systems/simllm pull request 204, which voids its own run for drift), of which "
@@ -88,6 +92,13 @@ class Efficiencies:
     sample_sequence_s: float = stated(0.9e-6, "time of the sampler per sequence", LAYERS)
     cpu_step_s: float = stated(0.5e-3, "host time of one step that the device waits for", HOST)
     cpu_sequence_s: float = stated(5e-6, "host time per sequence in a step that the device waits for", SEQUENCE)
+    state_stream: float = stated(
+        0.75, "bandwidth reached by decoding updates of linear layers' states, read and written", STATES
+    )
+    convolution: float = stated(0.37, "bandwidth reached by the causal convolution of linear layers", STATES)
+    scan_flops: float = stated(
+        0.02, "BF16 peak reached by chunked scans of many prompts, at 4 FLOP for a value of the state", STATES
+    )
     scan_token_s: float = stated(
         0.052e-6, "time of a gated linear-attention layer's kernel per token of the longest chunk, which it walks", SCAN
     )

@@ -55,7 +55,7 @@ class Exchange:
             return self._gathering()
         if pool.tensor * pool.data > pool.device.scaleup_domain:
             return self.roofline.exchange().at
-        token = self.model.hidden * ACTIVATION_BYTES / pool.tensor
+        token = moe.width(self.model.hidden) * ACTIVATION_BYTES / pool.tensor
         size, once = token * moe.active, token * pool.expert * (1 - (1 - 1 / pool.expert) ** moe.active)
         if self.links.engine == "trtllm":
             width = "nvfp4" if self.form == "nvfp4" else "bfloat16"
@@ -71,7 +71,8 @@ class Exchange:
         gather, scatter = self.links.gather(ranks), self.links.scatter(ranks)
         if gather is None or scatter is None:
             return self.roofline.exchange(gathers=True).at
-        values = self.model.hidden * pool.data
+        moe = self.model.moe
+        values = (moe.width(self.model.hidden) if moe else 0) * pool.data
         sent, back = values * self._sent_bytes, values * ACTIVATION_BYTES
         return lambda tokens: self._part * (gather(tokens * sent) + scatter(tokens * back))
 

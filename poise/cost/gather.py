@@ -122,9 +122,9 @@ class Gather:
         """Seconds of an average layer without attention."""
         use, total = self.use, self.local(tokens)
         total += self._experts(tokens) + self._reduced(tokens) + self.exchange.seconds(tokens)
-        light = 2.5 * self.roofline.blocks - (2 * self._mixing if self._around else 0.0)
+        light = 2.5 * self.roofline.blocks + 2 * self.roofline.linear - (2 * self._mixing if self._around else 0.0)
         total += light * use.light_s + self._hop(tokens) + self._unmeasured()
-        return total + tokens * (self.roofline.elementwise() + self.roofline.linear_attention())
+        return total + tokens * self.roofline.elementwise()
 
     def local(self, tokens: float) -> float:
         """Seconds of an average layer's products without routed experts."""
@@ -273,11 +273,11 @@ class Gather:
         return self.model.attending / self.model.layers
 
     def _unmeasured(self) -> float:
-        """Fixed seconds, of an average layer, of attention without a table: kernels of an index, and of compression."""
+        """Fixed seconds, of an average layer, of mixers without a table: of an index, of compression, of states."""
         use, layers = self.use, self.model.layers
         indexed = sum([span.count for span in self.reading if span.index]) * (use.attention_s + use.light_s)
         other = sum([count for count, each in self.model.attentions() if each.same]) * use.attention_s
-        return (indexed + other) / layers
+        return (indexed + other) / layers + self.roofline.linear * use.attention_s
 
     def surface(self, span: Span) -> Surface | Latent | None:
         """Prefill attention of a span; None where no table has its kind."""

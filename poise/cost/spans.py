@@ -5,7 +5,8 @@ several tokens, and of no more than `bound` tokens. A query of a prompt meets th
 context, w a window, k what an index chooses, r the tokens of a compressed entry:
 
     full                     n
-    window, chunked          min(n, w); a chunk counts as a window, its upper bound
+    window                   min(n, w)
+    chunked                  decoding min(n, w), its upper bound; prompts n mod w, from the start of the query's chunk
     sparse                   index n, cache min(n, k)
     compressed, all          min(n, w) + n / r
     compressed and sparse    index n / r, cache min(n, w) + min(n, k r) / r
@@ -37,6 +38,11 @@ class Span:
     index: bool = False
 
     @property
+    def chunked(self) -> bool:
+        """Whether the bound is a chunk, of which a query sees what is before it."""
+        return self.attention.chunked and self.bound > 0
+
+    @property
     def absorbed(self) -> bool:
         """Whether prompts read latents as they are: kernels that read chosen tokens do not raise them to heads."""
         return self.attention.index is not None and self.attention.mla is not None
@@ -54,6 +60,17 @@ def spans(model: Model) -> list[Span]:
         if index and index.own:
             found.append(Span(count, each, 0, entry * index.pool, index=True))
     return found
+
+
+def chunked_pairs(tokens: int, context: int, chunk: int) -> int:
+    """Query-key pairs of `tokens` queries after `context` tokens, each seeing its chunk up to itself.
+
+    The query at position j sees (j mod c) + 1 keys, so n queries from the first one see ⌊n/c⌋ · c(c + 1)/2 + r(r + 1)/2
+    with r = n mod c.
+    """
+    before, after = divmod(context, chunk), divmod(context + tokens, chunk)
+    whole = (after[0] - before[0]) * (chunk * (chunk + 1) // 2)
+    return whole + after[1] * (after[1] + 1) // 2 - before[1] * (before[1] + 1) // 2
 
 
 def reach(model: Model) -> int:

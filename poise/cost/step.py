@@ -41,7 +41,11 @@ class Costs(Protocol):
 
     @property
     def scan(self) -> float:
-        """All linear-attention layers' walk over one token of a step's longest chunk: chunks walk side by side."""
+        """All linear-attention layers' walk over one token of a single chunk; 0 without such layers."""
+        ...
+
+    def walk(self, longest: float, tokens: float) -> float:
+        """All linear-attention layers' walk over chunks of `tokens` tokens in all, the longest of `longest`."""
         ...
 
     def layer(self, tokens: float) -> float:
@@ -148,7 +152,7 @@ class Steps:
         base += k.attention(tokens, context, self.window)
         base += self._layers * k.layer(beside + tokens) + k.last(beside + 1)
         if k.scan:
-            base += k.scan * tokens
+            base += k.walk(tokens, tokens)
         return round(base), kv
 
     def kv_bytes(self, tokens: int) -> int:
@@ -272,7 +276,8 @@ class Steps:
             most = self._most([chunk.tokens for chunk in chunks])
             base += self._layers * self._longer(k, tokens, new, most) + self._alone(k, chunks)
         if k.scan:
-            base += k.scan * max(chunk.tokens for chunk in chunks)
+            longest = max(chunk.tokens for chunk in chunks)
+            base += k.walk(longest, max(new * part, longest))
         return made(Piece, (round(base), kv, window_kv, NEVER, None))
 
     def _decodes_beside(self, k: Costs, decodes: int, share: float) -> Decodes:
@@ -349,7 +354,8 @@ class Steps:
         if decodes or finishing:
             base += k.last(tokens + self._sampled(finishing, part))
         if k.scan:
-            base += k.scan * max(self._passed(chunk) * chunk.tokens for chunk in chunks)
+            each = [self._passed(chunk) * chunk.tokens for chunk in chunks]
+            base += k.walk(max(each), max(sum(each) * part, *each))
         return made(Piece, (round(base), kv, window_kv, NEVER, None))
 
     def stretches(self, shape: StepShape) -> list[tuple[int, float]]:

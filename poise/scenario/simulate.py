@@ -17,6 +17,7 @@ from poise.core.units import seconds
 from poise.cost import Roofline, held_tokens, kv_blocks
 from poise.cost.adapters import Adapters
 from poise.cost.encoder import Media, expanded
+from poise.cost.states import state_blocks
 from poise.cost.term import held
 from poise.policies import Policies
 from poise.scenario.combination import (
@@ -226,7 +227,7 @@ def _replica(
     made = Replica(
         pool.engine, estimator, blocks, policies.for_engine(),
         layers=pool.model.layers, sends=pool.role == "prefill", one_step=one_step,
-        adapters=Adapters(pool, ranks) if pool.engine.max_loras else None,
+        adapters=Adapters(pool, ranks) if pool.engine.max_loras else None, state_blocks=state_blocks(pool),
     )  # fmt: skip
     made.encoding = encoding
     return made

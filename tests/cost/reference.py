@@ -71,18 +71,19 @@ class Slow:
             dense = index < model.dense_layers
             kind = "full" if index < model.full_layers else "window"
             kind = "linear" if index >= model.full_layers + model.window_layers else kind
-            total += self.fixed(dense) + self.matrices(dense, kind, decodes + new) + self.messages(dense, decodes + new)
+            total += self.fixed(dense, kind) + self.matrices(dense, kind, decodes + new)
+            total += self.messages(dense, decodes + new)
             total += self.light(dense, decodes + new)
             if kind == "linear" or model.linear_layers:
-                total += self.linear(kind, decodes, new)
+                total += self.linear(kind, decodes, decodes + new)
             if kind != "linear":
                 total += sum(self.decode(kind, context) for context in mine)
         prefills = [self.prefill(chunk) for chunk in chunks]
         total += max(sum(prefills) / (pool.data * stages), self.fullest(prefills))
         total += self.longer(decodes, new, max(new, self.fullest([float(chunk.tokens) for chunk in chunks])))
         total += pool.pipeline * self.hop(decodes + new)
-        for _ in range(max((chunk.tokens for chunk in chunks), default=0)):  # scans go token by token, side by side
-            total += model.linear_layers * use.scan_token_s
+        longest = max((chunk.tokens for chunk in chunks), default=0)
+        total += self.scan(longest, max(new, longest))
         return total + self.head(decodes + (ceil(len(chunks) / pool.data) if pool.data > 1 else len(chunks) * part))
 
     def fullest(self, each: list[float]) -> float:
@@ -115,7 +116,21 @@ class Slow:
         model, tensor = self.pool.model, self.pool.tensor
         return float(tensor) if model.mla else max(1.0, tensor / model.kv_heads)
 
-    def fixed(self, dense: bool) -> float:
+    def scan(self, longest: int, tokens: float) -> float:
+        """Scans go token by token, side by side, until their arithmetic takes longer."""
+        model, use = self.pool.model, self.use
+        walked = computed = 0.0
+        for _ in range(model.linear_layers):
+            walked += longest * use.scan_token_s
+            heads, keys, values = (
+                (model.linear.value_heads, model.linear.key_dim, model.linear.value_dim)
+                if model.linear
+                else (model.heads, model.head_dim, model.head_dim)
+            )
+            computed += 4 * heads * keys * values * tokens / self.pool.tensor / (self.bf16 * use.scan_flops)
+        return max(walked, computed)
+
+    def fixed(self, dense: bool, kind: str) -> float:
         use, model = self.use, self.pool.model
         parts = ["attention"] * (5 if model.mla else 1) + ["output"]
         parts += ["dense"] * 2 if dense else ["shared"] * 2 if model.moe and model.moe.shared else []
@@ -123,7 +138,7 @@ class Slow:
         for part in parts:
             plain = getattr(self.pool.precision, part).format == "bf16"
             total += use.gemm_s if plain else use.quantised_gemm_s
-        return total + use.attention_s + 5 * use.light_s + (0 if dense else use.moe_s)
+        return total + use.attention_s + (7 if kind == "linear" else 5) * use.light_s + (0 if dense else use.moe_s)
 
     def weights(self, dense: bool, kind: str) -> dict[str, float]:
         """A layer's weights without routed experts, one by one: what a rank holds whole, what is cut `tensor` ways."""
@@ -175,13 +190,20 @@ class Slow:
         moved = 8 * model.hidden + (2 * heads * model.head_dim + 3 * inner) / self.pool.tensor
         return 2 * moved * tokens / (self.bandwidth * self.use.stream_bf16)
 
-    def linear(self, kind: str, decodes: float, new: float) -> float:
+    def linear(self, kind: str, decodes: float, tokens: float) -> float:
+        """States of decodes read and written; the gated norm and the convolution of all tokens."""
         if kind != "linear":
             return 0.0
         model, use = self.pool.model, self.use
         state = model.state_bytes / model.linear_layers / self.pool.tensor
-        math = state * (decodes + new) / (self.bf16 * use.attention_prefill)
-        return math + 2 * state * decodes / (self.bandwidth * use.stream_bf16)
+        total = 2 * state * decodes / (self.bandwidth * use.state_stream)
+        shape = model.linear
+        values = shape.value_heads * shape.value_dim if shape else model.heads * model.head_dim
+        total += 2 * 3 * values * tokens / self.pool.tensor / (self.bandwidth * use.stream_bf16)
+        if shape is None or shape.conv < 2:
+            return total
+        channels = 2 * shape.key_heads * shape.key_dim + values
+        return total + 2 * 2 * channels * tokens / self.pool.tensor / (self.bandwidth * use.convolution)
 
     def decode(self, kind: str, context: int) -> float:
         """One decoding request in one attending layer, key by key."""

@@ -94,7 +94,8 @@ def test_layer_ranges_equal_a_walk_through_the_layers(
     for layer in range(layers):
         passing = decodes + sum(chunk.tokens for chunk in chunks if chunk.first_layer <= layer < chunk.last_layer)
         walked += k.layer(passing) if passing else 0.0
-    walked += k.scan * max(chunk.tokens * (chunk.last_layer - chunk.first_layer) for chunk in chunks) / layers
+    scanned = [chunk.tokens * (chunk.last_layer - chunk.first_layer) / layers for chunk in chunks]
+    walked += max(k.scan * max(scanned), k.scanned * sum(scanned))
     sampled = decodes + sum(chunk.last_layer == layers for chunk in chunks)
     walked += k.last(sampled) if sampled else 0.0
     assert Roofline().build(Pool(model, H100)).step(StepShape(decodes, tuple(chunks))).base == pytest.approx(walked)

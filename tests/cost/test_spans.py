@@ -9,16 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poise.catalogue import models as built_in
+from poise.catalogue.models import model as named
 from poise.core.estimate import Chunk, StepShape
 from poise.core.layer import Attention, Index, Layer, Linear, Mla, Moe
 from poise.core.model import Model
 from poise.core.spec import BITS, Pool
 from poise.core.units import SECOND
 from poise.cost import Measured, Roofline, kv_blocks
-from poise.cost.coefficients import derive
+from poise.cost.coefficients import Builder, bounded, derive
 from poise.cost.layout import products
 from poise.cost.memory import footprint
-from poise.cost.spans import reach
+from poise.cost.spans import chunked_pairs, reach
 
 from .pools import GEMMA, H100, HYBRID, LLAMA_8B, cost, models, more_work
 
@@ -167,3 +168,39 @@ def test_every_list_is_priced(model: Model) -> None:
         assert 0 < short < long
         first, later = (estimator.step(StepShape(0, (Chunk(2000, context),))).base for context in (0, 20_000))
         assert 0 < first < later
+
+
+@given(st.integers(0, 40), st.integers(0, 60), st.integers(1, 20))
+def test_a_query_in_chunks_sees_its_chunk_up_to_itself(tokens: int, context: int, chunk: int) -> None:
+    positions = range(context, context + tokens)
+    seen = [set(range(position // chunk * chunk, position + 1)) for position in positions]
+    assert chunked_pairs(tokens, context, chunk) == sum(map(len, seen))
+    if tokens:
+        assert bounded(tokens, context, chunk, True) == (sum(map(len, seen)), len(set().union(*seen)))
+
+
+@pytest.mark.parametrize("recipe", [Roofline(), Measured()])
+def test_prompts_in_chunks_take_less_than_in_windows(recipe: Roofline | Measured) -> None:
+    """Beyond the first chunk a query sees (c + 1) / 2 keys in the mean, in a window c; short prompts see the same."""
+    chunked = named("llama-4-scout")
+    assert chunked.chunked
+    costs = {}
+    for tokens in (4096, 8192 * 8):
+        for each in (chunked, replace(chunked, chunked=False)):
+            estimator = recipe.build(Pool(each, H100, tensor=8))
+            costs[tokens, each.chunked] = estimator.step(StepShape(0, (Chunk(tokens, 0),))).base
+    assert costs[4096, True] == pytest.approx(costs[4096, False], rel=1e-9)
+    assert costs[8192 * 8, True] < costs[8192 * 8, False]
+
+
+@pytest.mark.parametrize("expert", [1, 4])
+def test_experts_in_a_latent_width_exchange_the_latent(expert: int) -> None:
+    """A token is projected before it is sent (Nemotron 3): bytes are those of the latent."""
+    model = named("NVIDIA-Nemotron-3-Super-120B-A12B-BF16")
+    assert model.moe is not None
+    whole = replace(model.moe, latent=0)
+    sent = []
+    for each in (model, replace(model, moe=whole)):
+        pool = Pool(each, H100, data=4, expert=expert)
+        sent.append(Builder(pool, USE, 1.0).exchange().per_byte_s)
+    assert sent[0] / sent[1] == pytest.approx(model.moe.latent / model.hidden)

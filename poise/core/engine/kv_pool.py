@@ -19,15 +19,17 @@ class KvPool(Extents):
     """Blocks and prefix extents of one replica.
 
     total: blocks.  explicit: private blocks of all sequences that are not in a decode group.
+    unit: prefixes are found in multiples of so many blocks: where the states of recurrent layers are saved.
     """
 
-    __slots__ = ("_ageing", "_anonymous", "block", "caching", "explicit", "total")
+    __slots__ = ("_ageing", "_anonymous", "block", "caching", "explicit", "total", "unit")
 
     def __init__(self, total: int, block: int, caching: bool, listener: CacheListener | None = None) -> None:
         super().__init__(listener)
         self.total = total
         self.block = block
         self.caching = caching
+        self.unit = 1
         self.explicit = 0
         self._anonymous = -1
         self._ageing: Run | None = None  # the blocks without identity that were released last
@@ -47,22 +49,29 @@ class KvPool(Extents):
         """
         if sequence.hit_version == self.version:
             return sequence.hit
-        runs: list[Run] = []
-        hit = own = place = 0
+        hit = 0
+        sequence.hit_runs = []
+        sequence.hit_end = sequence.hit_own = 0
         if self.caching and (sequence.request.ids or sequence.own is not None):
-            path = self._path(sequence)
-            bounds = path.bounds
-            limit = (sequence.need - 1) // self.block
-            place, hit = self.find(path, limit, runs)
-            if place == len(bounds) and (not place or hit == bounds[place - 1]):
-                own = max(0, min(self._left_of(sequence), limit - hit))
-            hit = min(hit + own, limit)
-        sequence.hit_runs = runs
-        sequence.hit_end = place
-        sequence.hit_own = own
+            hit = self._found(sequence, (sequence.need - 1) // self.block)
+            if hit % self.unit:
+                hit = self._found(sequence, hit - hit % self.unit)
         sequence.hit = hit
         sequence.hit_version = self.version
         return hit
+
+    def _found(self, sequence: Sequence, limit: int) -> int:
+        """Blocks of its prompt that are cached, at most `limit`; notes the runs they lie in."""
+        runs: list[Run] = []
+        path, own = self._path(sequence), 0
+        bounds = path.bounds
+        place, hit = self.find(path, limit, runs)
+        if place == len(bounds) and (not place or hit == bounds[place - 1]):
+            own = max(0, min(self._left_of(sequence), limit - hit))
+        sequence.hit_runs = runs
+        sequence.hit_end = place
+        sequence.hit_own = own
+        return min(hit + own, limit)
 
     def _path(self, sequence: Sequence) -> Path:
         path = sequence.path

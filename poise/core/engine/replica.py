@@ -45,7 +45,8 @@ class Replica:
     blocks: KV blocks.  policies: those of the slots that `slot.ENGINE` names are asked; they are the replica's own, so
     that others take copies (`Bundle.for_engine`).  layers: of the model, for batchers that work by layer ranges.
     sends: this is the prefill half of a P/D pair: prompts end as PREFILLED here and stay until `release`.
-    adapters: what adapters cost, where the engine has slots for them (None: nothing).
+    adapters: what adapters cost, where the engine has slots for them (None: nothing).  state_blocks: blocks between
+    saved states of recurrent layers, where alone prefixes are found; 0: nowhere.
     slices: set to a list to record each held batch as `(start, end, lane, decodes, prompt tokens)`.
     """
 
@@ -103,6 +104,7 @@ class Replica:
         one_step: bool = False,
         listener: CacheListener | None = None,
         adapters: AdapterCost | None = None,
+        state_blocks: int = 1,
     ) -> None:
         batcher, preempt, queue, cache = policies.batcher, policies.preempt, policies.queue, policies.cache
         self.engine = engine
@@ -117,6 +119,8 @@ class Replica:
         self._gives_way: Callable[[RequestView], Any] | None = getattr(cache, "gives_way", None)
         self.late: bool = getattr(batcher, "late_prefix", False)
         self.pool = _pool(engine, blocks, listener, cache, self.late)
+        self.pool.unit = max(1, state_blocks)
+        self.pool.caching = self.pool.caching and state_blocks > 0
         self.space = KvBudget(self.pool)
         self.flows = Flows(queue, self) if hasattr(queue, "charge") else None  # type: ignore[arg-type]
         self.lanes = [LaneState(self, index, spec, layers) for index, spec in enumerate(engine.lanes)]

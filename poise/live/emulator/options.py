@@ -14,6 +14,7 @@ from poise.core.policy import Bundle
 from poise.core.spec import Engine, Pool
 from poise.cost import Roofline, RooflineEstimator, kv_blocks
 from poise.cost.adapters import Adapters
+from poise.cost.states import state_blocks
 from poise.live.emulator.identity import KeepOutputs
 from poise.live.emulator.publish import KvEvents
 from poise.live.emulator.slow import Slow
@@ -119,6 +120,7 @@ class Plan:
             self.pool.engine, slow, self.blocks, replace(policies.for_engine(), cache=keep),
             layers=self.pool.model.layers, listener=listener,
             adapters=Adapters(self.pool, ranks) if self.options.enable_lora else None,
+            state_blocks=state_blocks(self.pool),
         )  # fmt: skip
         keep.replica = made
         return made, slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -207,6 +207,21 @@ def test_the_last_token_is_always_left_to_compute() -> None:
     end(pool, computed(pool, a_sequence(0, (1, 8)), 8))
     assert pool.lookup(a_sequence(1, (1, 8))) == 3, "a full hit gives its last block back"
     assert pool.lookup(a_sequence(2, (1, 8), prompt=9)) == 4
+
+
+@given(st.integers(1, 9), st.integers(2, 7), st.integers(1, 60), st.integers(1, 60))
+def test_prefixes_are_found_where_states_were_saved(size: int, unit: int, first: int, second: int) -> None:
+    plain, pool = KvPool(200, size, True), KvPool(200, size, True)
+    pool.unit = unit
+    hits = []
+    for each in (plain, pool):
+        end(each, computed(each, a_sequence(0, (1, first), (2, 60)), 60))
+        waiting = a_sequence(1, (1, first), (3, 60), prompt=max(first, second))
+        hits.append(each.lookup(waiting))
+        each.admit(waiting)
+        assert waiting.computed == hits[-1] * size
+        each.check(each.private(waiting))
+    assert hits[1] == hits[0] // unit * unit
 
 
 def test_a_hit_does_not_jump_over_a_gap() -> None:
