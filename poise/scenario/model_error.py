@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from poise.core.spec import Pool
-from poise.intervals.conditions import FigureKind
+from poise.cost import Fitted, Measured, Roofline
+from poise.cost.term import Termed
+from poise.intervals.conditions import Conditions, FigureKind
 from poise.intervals.interval import CONFIDENCE, Bounds, Interval
 from poise.intervals.shipped import interval_of
 from poise.report.wording import significant, write
@@ -31,17 +33,12 @@ class ModelError:
     """The intervals of a run's figures.
 
     by: the interval by kind of figure and whether it is a tail; throughputs are left out of an open load, which itself
-    decides them.  why: the reason where none is stated.
+    decides them.  because: what widens them.  why: the reason where none is stated.
     """
 
     by: Mapping[tuple[FigureKind, bool], Interval] = field(default_factory=dict)
+    because: tuple[str, ...] = ()
     why: str = ""
-
-    @property
-    def unseen(self) -> tuple[str, ...]:
-        """What no measurement behind the intervals had, as in `model Qwen3-8B`."""
-        found = [name.partition(" ")[2] for each in self.by.values() for name in each.unseen]
-        return tuple(dict.fromkeys(found))
 
     def bounds(self, result: Mapping[str, Any], confidence: float = CONFIDENCE) -> dict[str, Any]:
         """Lower and upper ends for each figure of a result, under the names that it has there."""
@@ -64,7 +61,7 @@ class ModelError:
         """For JSON: the ends of each figure, what was not seen, or why there are none."""
         if self.why:
             return {"confidence": None, "why": self.why}
-        return {"confidence": confidence, "unseen": list(self.unseen), **self.bounds(result, confidence)}
+        return {"confidence": confidence, "because": list(self.because), **self.bounds(result, confidence)}
 
     def line(self, result: Mapping[str, Any], confidence: float = CONFIDENCE) -> str:
         """One line for a run: between which values medians would be measured."""
@@ -94,8 +91,8 @@ class ModelError:
         ]
         share = write(confidence, "share")
         return (
-            f"Model error, chance apart: with {share} confidence measured figures are {', '.join(parts)} these, under "
-            f"each policy alike{self._wider()}."
+            f"Model error, chance apart: with {share} confidence measured figures are {', '.join(parts)} these; one "
+            f"model prices all policies, so much of it should cancel between them (not measured){self._wider()}."
         )
 
     def factors_as_dict(self, confidence: float = CONFIDENCE) -> dict[str, Any]:
@@ -103,13 +100,13 @@ class ModelError:
         if self.why:
             return {"confidence": None, "why": self.why}
         found = {kind: each._asdict() for kind, each in self._factors(confidence).items()}
-        return {"confidence": confidence, "unseen": list(self.unseen), "factors": found}
+        return {"confidence": confidence, "because": list(self.because), "factors": found}
 
     def _factors(self, confidence: float) -> dict[FigureKind, Bounds]:
         return {kind: each.bounds(1.0, confidence) for (kind, tail), each in self.by.items() if not tail}
 
     def _wider(self) -> str:
-        return f"; wider as never measured: {', '.join(self.unseen)}" if self.unseen else ""
+        return f"; what widens it: {', '.join(self.because)}" if self.because else ""
 
 
 def model_error(cost: object, pools: Sequence[Pool], closed: bool) -> ModelError:
@@ -123,16 +120,27 @@ def model_error(cost: object, pools: Sequence[Pool], closed: bool) -> ModelError
         return ModelError(why="not stated with drafts, which few measured runs have")
     load = "closed" if closed else "rate"
     kinds: tuple[FigureKind, ...] = (*LATENCIES.values(), *(("throughput",) if closed else ()))
-    return ModelError({
-        (kind, tail): interval_of(conditions(kind, pools, cost.engine, cost.version, load=load, tail=tail))
+    under = {
+        (kind, tail): conditions(kind, pools, cost.engine, cost.version, load=load, tail=tail)
         for kind in kinds
         for tail in (False, True)
-    })  # fmt: skip
+    }
+    by = {key: interval_of(each) for key, each in under.items()}
+    return ModelError(by, _because(list(under.values()), list(by.values())))
+
+
+def _because(under: Sequence[Conditions], found: Sequence[Interval]) -> tuple[str, ...]:
+    """What widens intervals: what no measurement behind them had, and evidence that is worse than measured tables."""
+    unseen = [f"no measured run of {name.partition(' ')[2]}" for each in found for name in each.unseen]
+    worse = {"roofline": "by the roofline", "borrowed": "borrowed from other devices"}
+    borrowed = [f"operators of {each.device} {worse[each.origin]}" for each in under if each.origin in worse]
+    apart = ["prefill and decode in pools of their own" for each in under if each.disagg]
+    return tuple(dict.fromkeys(unseen + borrowed + apart))
 
 
 def _kind(cost: object) -> str:
-    names = {
-        "Roofline": "the roofline", "Measured": "measured operators without an engine",
-        "Fitted": "a cost fitted to a recording", "Termed": "a cost with terms",
-    }  # fmt: skip
-    return names.get(type(cost).__name__, "this cost")
+    names: tuple[tuple[type, str], ...] = (
+        (Roofline, "the roofline"), (Measured, "measured operators without an engine"),
+        (Fitted, "a cost fitted to a recording"), (Termed, "a cost with terms"),
+    )  # fmt: skip
+    return next((name for kind, name in names if isinstance(cost, kind)), "this cost")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,8 @@ def test_an_open_load_decides_its_throughput_itself() -> None:
 def test_what_was_never_measured_is_named() -> None:
     pool = Pool(model("llama-3.1-8b"), device("A40"))
     error = model_error(EngineCost("vllm"), (pool,), closed=False)
-    assert "device A40" in error.unseen
+    assert "no measured run of device A40" in error.because
+    assert "operators of A40 borrowed from other devices" in error.because
     assert "A40" in error.line(RESULT) and "A40" in error.factors()
 
 
@@ -93,3 +95,8 @@ def test_commands_state_it_beside_chance(
     if stated:
         ends = result["model_error"]["ttft_s"]["p50"]
         assert ends["low"] < ends["high"] and "interval" in result
+
+
+def test_pools_of_their_own_are_named() -> None:
+    pools = (replace(POOL, role="prefill"), replace(POOL, role="decode"))
+    assert "prefill and decode in pools of their own" in model_error(EngineCost("vllm"), pools, closed=False).because
