@@ -16,7 +16,7 @@ from poise.core.errors import PoiseError, TraceError, UserError
 from poise.core.spec import Engine, Pool
 from poise.core.units import SECOND
 from poise.validation.answer import Answer
-from poise.validation.assumptions import named_device, named_model
+from poise.validation.assumptions import joined, named_device, named_model
 from poise.validation.condition import Condition, NotCoveredError
 from poise.validation.load import Load
 from poise.validation.outcome import Outcome, outcome_of, statistics
@@ -116,6 +116,7 @@ def _condition(row: Row, meta: Mapping[str, Any], requests: int) -> Condition:
         model, (device, _) = named_model(row.model), named_device(row.device)
     except UserError as error:
         raise NotCoveredError(str(error)) from None
+    device, _ = joined(row.source, device, row.devices)
     arguments, kept = meta.get("engine_kwargs") or {}, meta.get("kv_cache") or {}
     engine = Engine(
         "vLLM", row.version,

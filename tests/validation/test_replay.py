@@ -6,6 +6,7 @@ import gzip
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -13,7 +14,7 @@ from poise.core.errors import TraceError
 from poise.scenario.engine_cost import cost_for
 from poise.validation.batch import decode_s, prefill_s
 from poise.validation.condition import read_condition
-from poise.validation.replay import METRICS, replay
+from poise.validation.replay import METRICS, SOURCE, replay
 from tests.validation.made import row
 
 META = {"model": "meta-llama/Llama-3.1-8B", "vllm_version": "0.19.0", "engine_kwargs": {"tensor_parallel_size": 1}}
@@ -21,7 +22,7 @@ META = {"model": "meta-llama/Llama-3.1-8B", "vllm_version": "0.19.0", "engine_kw
 
 def _run(folder: Path, requests: list[dict[str, Any]], meta: object = META, name: str = "h100__llama") -> Path:
     run = folder / name
-    run.mkdir()
+    run.mkdir(parents=True)
     (run / "meta.json").write_text(json.dumps(meta))
     (run / "requests.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, requests)).encode()))
     return run
@@ -96,3 +97,16 @@ def test_broken_files_are_one_line(tmp_path: Path) -> None:
     (run / "meta.json").write_text("[]")
     with pytest.raises(TraceError, match=r"meta\.json: holds no JSON object"):
         replay(run)
+
+
+def test_two_cards_reach_one_another_as_the_runs_machine_had_them(tmp_path: Path) -> None:
+    """The recorded machines sent over PCIe through the host's memory, whatever the card can do elsewhere."""
+    meta = {**META, "engine_kwargs": {"tensor_parallel_size": 2}}
+    config = {"nodes": [{"instances": [{"hardware": "RTXPRO6000"}]}]}
+    answers = {}
+    for source in (SOURCE, "another"):
+        run = _run(tmp_path / source, [_request(0.0)], meta, "rtxpro6000__llama")
+        (run / "config.json").write_text(json.dumps(config))
+        with patch("poise.validation.replay.SOURCE", source):
+            answers[source] = next(each.predicted for each in replay(run) if each.row.metric == "tpot_p50_ms")
+    assert (answers[SOURCE] or 0.0) > 1.05 * (answers["another"] or 1.0)
