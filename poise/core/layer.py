@@ -137,13 +137,6 @@ class Attention:
         index = self.index
         return index.dim * index.bits / 8 / index.pool if index and index.own else 0.0
 
-    @property
-    def bound(self) -> int:
-        """Tokens beyond which a query reads no more of the keys; 0: it reads all (or all compressed entries)."""
-        if self.index is not None:
-            return self.index.tokens * max(1, self.ratio)
-        return 0 if self.ratio else self.window
-
     def kept(self, tokens: int) -> int:
         """Entries of the cache that a sequence of `tokens` tokens keeps."""
         if self.ratio:

@@ -172,12 +172,6 @@ class Model:
         return Parts(mixers, dense, shared, routed, embedding, head, norms + self.extra_parameters)
 
     @property
-    def output_parameters(self) -> int:
-        """Weights of one attention's projection out of the heads, in the mean where kinds differ."""
-        whole = sum([count * each.output_parameters(self.hidden) for count, each in self.attentions()])
-        return whole // self.attending if self.attending else 0
-
-    @property
     def part_parameters(self) -> dict[Part, int]:
         """Weights of each part that may have a format of its own; a tied matrix is counted as the head."""
         parts = self.parts
@@ -253,7 +247,7 @@ class Model:
     @property
     def state_bytes(self) -> int:
         """Bytes of constant state of one sequence in all linear layers, whatever the format of the KV cache."""
-        return sum([count * each.state_bytes for count, each in self.mixers() if isinstance(each, Linear)])
+        return sum([count * each.state_bytes for count, each in self.linears()])
 
     def kv_bytes(self, tokens: int, bits: float) -> int:
         """Bytes that one sequence of `tokens` tokens keeps, at `bits` a value, rounded up.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from poise.core.errors import ScenarioError
 from poise.core.spec import Pool
 from poise.cost.coefficients import ACTIVATION_BYTES, Builder
 from poise.cost.links import Links, Seconds
-from poise.cost.tables import Curve
+from poise.cost.tables import Curve, lacking
 
 HOST = 4
 """Devices of a host in scale-up domains of more than two hosts (GB200 and GB300 NVL72)."""
@@ -95,8 +94,6 @@ class Exchange:
         links = self.links
         found = links.tables.curve(kind, links.device, "bf16", links.engine, kernel)
         if found is None:
-            raise ScenarioError(
-                f"cost.tables: no table of {kind}; fit one to profiles that have it, or take the roofline"
-            )
+            raise lacking(kind)
         links.curves[f"{kind} {kernel}"] = found
         return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from poise.core.errors import ScenarioError
 from poise.core.experts import copies
 from poise.core.layer import Attention, Mla
 from poise.core.model import Model
@@ -22,7 +21,7 @@ from poise.cost.operator import TILE
 from poise.cost.profiled_load import profiled
 from poise.cost.ramp import Latent, Line, Ramp, Surface, Tried, spread
 from poise.cost.spans import Span, spans
-from poise.cost.tables import Curve, Slice, Tables
+from poise.cost.tables import Curve, Slice, Tables, lacking
 
 SKEW = 2.0
 """The uneven loads that tables have beside even ones, as they count them: `poise.cost.profiled_load`."""
@@ -84,7 +83,7 @@ class Gather:
         kernels = self._kernels(kind, form)
         found = self.tables.tried(kind, self.device, form, self._framework, [(m, *rest) for m in octaves], kernels)
         if not found:
-            raise self._lacking(kind)
+            raise lacking(kind)
         for m, curve, before in zip(octaves, found, (None, *found), strict=False):
             if curve is not before:
                 self.curves.setdefault(f"{kind} {form}" if before is None else f"{kind} {form} from {m:g}", curve)
@@ -101,9 +100,6 @@ class Gather:
         own = any((t.kind, t.format, t.framework) == (kind, form, self._framework) for t in self.tables.tables)
         return "bf16" if kind == "gemm" and form in WEIGHT_ONLY and not own else form
 
-    def _lacking(self, kind: str) -> ScenarioError:
-        return ScenarioError(f"cost.tables: no table of {kind}; fit one to profiles that have it, or take the roofline")
-
     def curve(self, kind: str, form: str, *probe: float) -> Curve:
         """The curve of a kind at this lane's device, chosen at `probe` and remembered for provenance."""
         found = self.curves.get(f"{kind} {form}")
@@ -114,7 +110,7 @@ class Gather:
                 else self.tables.curve(kind, self.device, form, self._framework)
             )
             if found is None:
-                raise self._lacking(kind)
+                raise lacking(kind)
             self.curves[f"{kind} {form}"] = found
         return found
 

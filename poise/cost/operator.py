@@ -213,6 +213,12 @@ COLLECTIVES = (
 )  # fmt: skip
 """Operators in which every rank of a group takes part; those of experts in DeepEP's low-latency and normal modes."""
 
+
+def _sharing_out(name: str, wire: Wire = "scaleup") -> Operator:
+    """A collective of several ranks."""
+    return Operator(name, ("bytes", "ranks"), (1, 1), _collective, (0, 1), (0, 0), (True, False), True, wire)
+
+
 OPERATORS: dict[str, Operator] = {
     each.name: each
     for each in (
@@ -271,19 +277,9 @@ OPERATORS: dict[str, Operator] = {
             kernels=15,
         ),
         Operator("light", ("bytes",), (1,), _stream, (0, 0), (0, 0), (True,), cached=True),
-        *(
-            Operator(name, ("bytes", "ranks"), (1, 1), _collective, (0, 1), (0, 0), (True, False), link=True)
-            for name in COLLECTIVES
-        ),
-        *(
-            Operator(
-                f"pcie_{name}", ("bytes", "ranks"), (1, 1), _collective, (0, 1), (0, 0), (True, False), True, "pcie"
-            )
-            for name in COLLECTIVES[:4]
-        ),
-        Operator(
-            "staged_all_reduce", ("bytes", "ranks"), (1, 1), _collective, (0, 1), (0, 0), (True, False), True, "staged"
-        ),
+        *map(_sharing_out, COLLECTIVES),
+        *(_sharing_out(f"pcie_{name}", "pcie") for name in COLLECTIVES[:4]),
+        _sharing_out("staged_all_reduce", "staged"),
         Operator("send_recv", ("bytes", "ranks"), (1, 1), _message, (0, 1), (0, 0), (True, False), link=True),
     )
 }

@@ -23,8 +23,7 @@ class Held(NamedTuple):
 
     def holds(self, confidence: float) -> bool:
         """Whether the measured value lies within."""
-        low, high = self.interval.bounds(1.0, confidence)
-        return bool(low <= np.exp(self.row.log) <= high)
+        return self.interval.holds(float(np.exp(self.row.log)), confidence)
 
 
 class Share(NamedTuple):

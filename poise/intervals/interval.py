@@ -44,6 +44,11 @@ class Interval:
         rest = (1 - confidence) / 2
         return Bounds(predicted * self.factor(rest), predicted * self.factor(1 - rest))
 
+    def holds(self, factor: float, confidence: float = CONFIDENCE) -> bool:
+        """Whether a measured value of `factor` times the prediction lies in the interval of `confidence`."""
+        low, high = self.bounds(1.0, confidence)
+        return low <= factor <= high
+
     def below(self, factor: float) -> float:
         """The share of measured values that lie below `factor` times the prediction."""
         found = _through(log(factor), self.logs, LEVELS) if factor > 0 else 0.0

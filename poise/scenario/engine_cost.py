@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from poise.catalogue.drafts import Method, acceptance
-from poise.catalogue.engines import Reached, engine_defaults
+from poise.catalogue.engines import engine_defaults
 from poise.core.errors import ScenarioError
 from poise.core.estimate import Estimator, Piece, StepShape
 from poise.core.model import Model
-from poise.core.spec import Device, Pool
+from poise.core.spec import Pool
 from poise.cost import Measured
 from poise.cost.captured import Captured
 from poise.cost.drafted import Drafted, Drafting, accepted
 from poise.cost.estimator_wrapper import EstimatorWrapper
+from poise.cost.sm_share import slower
 
 
 def cost_for(pool: Pool, engine: str, version: str, tables: str = "") -> Estimator:
@@ -27,21 +28,14 @@ def cost_for(pool: Pool, engine: str, version: str, tables: str = "") -> Estimat
     step_s = known.step_s + joined * known.joined_step_s
     step_s += pool.model.layers * (reached.layer_s + joined * reached.joined_s)
     sequence_s = known.sequence_s + joined * known.joined_sequence_s
-    pool = replace(pool, device=_slower(pool.device, reached))
+    pool = replace(pool, device=slower(pool.device, reached.arithmetic, reached.bandwidth))
     estimator: Estimator = Measured(cpu_step_s=step_s, cpu_sequence_s=sequence_s, tables=tables).build(pool)
     if known.captured and pool.model.moe is None:  # experts are spared the rows in excess
         estimator = Captured(estimator, known.captured, pool.data * pool.pipeline, sequence_s / pool.data)
-    slower = known.ungrouped.get(pool.device.vendor)
-    if slower is None or pool.model.mla is not None:
+    times = known.ungrouped.get(pool.device.vendor)
+    if times is None or pool.model.mla is not None:
         return estimator
-    return Ungrouped(estimator, slower * pool.model.heads / pool.model.kv_heads)
-
-
-def _slower(device: Device, reached: Reached) -> Device:
-    """A device by what an engine's kernels reach on it."""
-    peaks = ("bf16_flops", "fp8_flops", "int8_ops", "fp4_flops")
-    left = {name: getattr(device, name) * reached.arithmetic for name in peaks}
-    return replace(device, memory_bw=device.memory_bw * reached.bandwidth, **left)
+    return Ungrouped(estimator, times * pool.model.heads / pool.model.kv_heads)
 
 
 class Ungrouped(EstimatorWrapper):

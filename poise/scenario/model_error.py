@@ -54,8 +54,7 @@ class ModelError:
         return {name: each for name, each in found.items() if each}
 
     def _ends(self, kind: FigureKind, tail: bool, value: float, confidence: float) -> dict[str, float]:
-        low, high = self.by[kind, tail].bounds(value, confidence)
-        return {"low": low, "high": high}
+        return self.by[kind, tail].bounds(value, confidence)._asdict()
 
     def as_dict(self, result: Mapping[str, Any], confidence: float = CONFIDENCE) -> dict[str, Any]:
         """For JSON: the ends of each figure, what was not seen, or why there are none."""
@@ -70,12 +69,12 @@ class ModelError:
         ends = self.bounds(result, confidence)
         parts = []
         for name, title in NAMES.items():
-            each = ends.get(name, {})
-            each = each.get("p50") if name in LATENCIES else each
-            if each:
-                unit = "seconds" if name in LATENCIES else "number"
-                low, high = (write(each[end], unit, 3) for end in ("low", "high"))  # type: ignore[arg-type]
-                parts.append(f"{title}{' p50' if name in LATENCIES else '/s'} {low} to {high}")
+            if name in LATENCIES and "p50" in ends.get(name, {}):
+                low, high = (write(ends[name]["p50"][end], "seconds", 3) for end in ("low", "high"))
+                parts.append(f"{title} p50 {low} to {high}")
+            elif name in RATES and name in ends:
+                low, high = (write(ends[name][end], "number", 3) for end in ("low", "high"))
+                parts.append(f"{title}/s {low} to {high}")
         share = write(confidence, "share")
         return (
             f"Model error, chance apart: with {share} confidence a measured run has {', '.join(parts)}{self._wider()}."

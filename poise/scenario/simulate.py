@@ -117,12 +117,12 @@ def build_world(
     replicas: list[Replica] = []
     limits: list[int] = []
     estimators = [cost.build(pool) for pool in cluster.pools]
-    for pool, estimator in zip(cluster.pools, estimators, strict=True):
+    encodings = [_encoded_by(pool, media, cluster) for pool in cluster.pools]
+    ranks = workload.adapter_ranks
+    for pool, estimator, encoding in zip(cluster.pools, estimators, encodings, strict=True):
         blocks = kv_blocks(pool)
         check_work(pool, estimator, blocks, policies.batcher)
         limits += [held_tokens(pool)] * pool.slots
-        ranks = workload.adapter_ranks
-        encoding = _encoded_by(pool, media, cluster)
         replicas += [_replica(pool, estimator, blocks, policies, one_step, ranks, encoding) for _ in range(pool.slots)]
     specs = replica_specs(cluster, estimators, workload.models) if known is None else known
     pools = pool_specs(cluster) if policies.scaler is not None else []
@@ -144,8 +144,7 @@ def build_world(
     def renew(number: int) -> Replica:
         at = cluster.pool_of(number)
         pool = cluster.pools[at]
-        encoding = _encoded_by(pool, media, cluster)
-        made = _replica(pool, estimators[at], kv_blocks(pool), policies, one_step, workload.adapter_ranks, encoding)
+        made = _replica(pool, estimators[at], kv_blocks(pool), policies, one_step, ranks, encodings[at])
         return _reveal(made, away)
 
     world = World(

@@ -12,7 +12,6 @@ from poise.core.errors import UserError
 from poise.core.spec import Cluster, described
 from poise.report.files import replacing, to_json
 from poise.scenario.build import Problem
-from poise.scenario.model_error import model_error
 from poise.scenario.outcome import Outcome
 from poise.workload.oddities import trace_line
 
@@ -59,7 +58,8 @@ def write_folder(problem: Problem, outcome: Outcome, folder: Path) -> list[Path]
     from poise.report.requests import save_requests
 
     files = [folder / "report.html", folder / "result.json", folder / "scenario.resolved.yaml"]
-    conclusions = replace(about(problem, outcome.provenance), answer=outcome.answer)
+    error = outcome.model_error.factors() if outcome.model_error else ""
+    conclusions = replace(about(problem, outcome.provenance), answer=outcome.answer, model_error=error)
     _, *data = html_report(files[0], outcome.cases(problem.warmup_s), conclusions, data=True)
     write_json(outcome.as_dict(), files[1])
     write_resolved(outcome.provenance, files[2])
@@ -143,7 +143,6 @@ def about(problem: Problem, provenance: dict[str, Any]) -> Any:
         version=f"{provenance['poise']} ({provenance['core']} core)",
         pools=pool_names(problem.cluster),
         trace=trace_line(provenance["workload"]).removeprefix("Trace: "),
-        model_error=model_error(problem.cost, problem.cluster.pools, "at once" in provenance["workload"]).factors(),
     )
 
 

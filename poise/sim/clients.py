@@ -101,8 +101,7 @@ class Clients:
         if row in self._encoded:
             self._encoded.remove(row)
             if records.status[row] == UNFINISHED:  # else it left while it was encoded
-                request = self.arrivals.view(row, now)._replace(arrived_at=records.arrived_at[row])
-                self._turn(Arrived(now, request, 0))
+                self._turn(Arrived(now, self._seen_before(row, now), 0))
         elif row not in self.attempts:
             request = self.first_seen(row, now)
             ready = now if self.encoding is None else self.encoding.ready(row, now)
@@ -112,10 +111,13 @@ class Clients:
                 return
             self._turn(made(Arrived, (now, request, 0)))
         elif records.status[row] == UNFINISHED:  # else it left while it waited to try again
-            request = self.arrivals.view(row, now)._replace(arrived_at=records.arrived_at[row])
             if self._accounts is not None:
                 self._accounts.come_back(row)
-            self._turn(Arrived(now, request, self.attempts[row]))
+            self._turn(Arrived(now, self._seen_before(row, now), self.attempts[row]))
+
+    def _seen_before(self, row: int, now: int) -> RequestView:
+        """A request that goes on or comes again: its view, with its first arrival."""
+        return self.arrivals.view(row, now)._replace(arrived_at=self.records.arrived_at[row])
 
     def first_seen(self, row: int, now: int) -> RequestView:
         """A request arrives for the first time: its view, and a record of its arrival."""

@@ -15,6 +15,9 @@ from poise.validation.evidence import stated
 ALL = "all"
 """The placeholder of a column over which a total is taken."""
 
+INSIDE = 0.9
+"""The confidence of the intervals within which answers are counted."""
+
 Key = tuple[str, str, str, str, str]
 """Source, device, model, engine and metric."""
 
@@ -98,7 +101,7 @@ def _score(group: Key, answers: Sequence[Answer], quality: str) -> Score:
     given = [answer for answer in answers if answer.predicted is not None]
     off = np.array([answer.off for answer in given])
     intervals = [stated(answer) for answer in given]
-    inside = [float(holds(each, 1 / (1 + answer.off))) for answer, each in zip(given, intervals, strict=True)]
+    inside = [float(each.holds(1 / (1 + answer.off), INSIDE)) for answer, each in zip(given, intervals, strict=True)]
     naive = np.array([answer.naive / answer.row.value - 1 for answer in answers if answer.naive is not None])
     source, device, model, engine, metric = group
     return Score(
@@ -114,12 +117,6 @@ def _score(group: Key, answers: Sequence[Answer], quality: str) -> Score:
         expected_ape=_median([expected_error(each) for each in intervals]),
         inside=float(np.mean(inside)) if inside else None,
     )  # fmt: skip
-
-
-def holds(interval: Interval, factor: float) -> bool:
-    """Whether measured over predicted lies within the interval stated for nine in ten."""
-    low, high = interval.bounds(1.0, 0.9)
-    return low <= factor <= high
 
 
 def expected_error(interval: Interval) -> float:

@@ -81,8 +81,8 @@ class SharedDevice:
 
     def settle(self, now: int) -> None:
         """Let running steps go on at the speeds that they have beside one another, if other steps run than before."""
-        running = [lane for lane in self._lanes if lane.steps and lane.job is not None]
-        jobs = [lane.job for lane in running if lane.job is not None]
+        running = [(lane, job) for lane in self._lanes if lane.steps and (job := lane.job) is not None]
+        jobs = [job for _, job in running]
         if jobs == self._jobs:
             return
         self._jobs = jobs
@@ -91,7 +91,7 @@ class SharedDevice:
         factors = [1.0] * len(jobs)
         if len(jobs) > 1 and self._sharing is not None:
             factors = self._sharing.factors([job.at(share) for job, share in zip(jobs, shares, strict=True)])
-        for lane, job, share, factor in zip(running, jobs, shares, factors, strict=True):
+        for (lane, job), share, factor in zip(running, shares, factors, strict=True):
             if lane.passing is None:
                 whole = round(job.lasts(share) * factor) + job.apart
                 job.go_on(now, whole)

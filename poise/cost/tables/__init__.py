@@ -25,7 +25,7 @@ from poise.cost.tables.lending import ROOFLINE, Loan, Part, chosen, expected, re
 
 __all__ = (
     "FIGURES", "KIND", "PROFILERS", "SCHEMA", "SHIPPED", "SLOW", "Answer", "Curve", "Slice", "Table", "Tables",
-    "distance", "grid_of", "load_tables",
+    "distance", "grid_of", "lacking", "load_tables",
 )  # fmt: skip
 
 KIND = "operator tables"
@@ -262,6 +262,11 @@ def distance(one: Device, other: Device, *, link: Callable[[Device], float] | No
         return 0.01 + strange + abs(log(link(one) / link(other)))
     peaks = abs(log(one.bf16_flops / other.bf16_flops))
     return 0.01 + strange + peaks + abs(log(one.memory_bw / other.memory_bw))
+
+
+def lacking(kind: str) -> ScenarioError:
+    """The error of tables that have nothing of a kind."""
+    return ScenarioError(f"cost.tables: no table of {kind}; fit one to profiles that have it, or take the roofline")
 
 
 def load_tables(path: str | Path = SHIPPED, *, links: bool = True) -> Tables:

@@ -164,12 +164,17 @@ def _check_mesh(job: Job, layout: Layout) -> None:
         )
 
 
-def _check_model(job: Job, layout: Layout) -> None:
-    model = job.model
+def check_one_shape(model: Model) -> None:
+    """ScenarioError for a model of unlike layers."""
     if model.stack:
         raise ScenarioError(
             f"model {model.name} is a list of unlike layers, whose training is not priced; give a model of one shape"
         )
+
+
+def _check_model(job: Job, layout: Layout) -> None:
+    model = job.model
+    check_one_shape(model)
     if model.heads % layout.tensor:
         raise ScenarioError(
             f"tensor {layout.tensor} does not divide the {model.heads} heads of {model.name}; give a divisor of them"

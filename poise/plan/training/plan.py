@@ -14,6 +14,7 @@ from poise.catalogue.devices import device
 from poise.catalogue.models import model
 from poise.core.errors import ScenarioError, UserError
 from poise.cost.training import Job, Prediction
+from poise.cost.training.layout import check_one_shape
 from poise.plan.training.layerwise import layerwise
 from poise.plan.training.levels import levelled
 from poise.plan.training.reschedule import Rescheduled, rescheduled
@@ -134,10 +135,7 @@ def job_of(ask: TrainPlanQuestion) -> Job:
         if not 0 <= given <= MOST_NIC_GBIT_S:
             raise UserError(f"{name} {given:g} is out of range; give Gbit/s per device, 0 to {MOST_NIC_GBIT_S:,}")
     found = model(ask.model)
-    if found.stack:
-        raise UserError(
-            f"model {found.name} is a list of unlike layers, whose training is not priced; give one of one shape"
-        )
+    check_one_shape(found)
     return Job(
         found, device(ask.devices), ask.gpus, ask.sequence, ask.batch,
         precision=ask.precision,  # type: ignore[arg-type]

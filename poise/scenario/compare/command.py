@@ -149,5 +149,5 @@ def _write(problem: Problem, comparison: Comparison, folder: Path) -> None:
 
     write_json(comparison.as_dict(), folder / "result.json")
     if comparison.cells:
-        conclusions = about(problem, comparison.provenance)
+        conclusions = replace(about(problem, comparison.provenance), model_error=comparison.model_error.factors())
         html_report(folder / "report.html", comparison.cases(), conclusions, findings(comparison), data=True)
