@@ -19,12 +19,14 @@ from poise.cost.memory import footprint
 from poise.validation.assumptions import (
     Scenario,
     era_of,
+    held_format,
     joined,
     named_device,
     named_format,
     named_model,
     narrowest,
     scenario_of,
+    source_kv,
 )
 from poise.validation.attention_ranks import attention_ranks
 from poise.validation.borrow import borrows
@@ -177,12 +179,16 @@ def _formats(row: Row, device: Device, defaults: EngineDefaults, assumed: list[s
         raise NotCoveredError(str(error)) from None
     if _silent(weights) and row.source.startswith("mlperf"):
         found, text = narrowest(device)
-    elif _silent(weights) and (published := published_format(row.model)) != "bf16":
+    elif not _silent(weights):
+        found, narrower = held_format(named_model(row.model), row.model, found)
+        text = narrower or text
+    elif (published := published_format(row.model)) != "bf16":
         found, text = published, f"precision not stated: {published}, as {row.model} is published"
     assumed += filter(None, (text,))
     if _silent(kv):
-        kept = _silent_kv(row, found, defaults)
-        assumed.append(f"KV values in {kept}, not stated")
+        of_source, why = source_kv(row.source, row.model, device)
+        kept = of_source or _silent_kv(row, found, defaults)
+        assumed.append(why or f"KV values in {kept}, not stated")
     return found, kept if kept in ("bf16", "fp8") else "bf16"
 
 
