@@ -31,7 +31,7 @@ from poise.validation.assumptions import (
 from poise.validation.attention_ranks import attention_ranks
 from poise.validation.borrow import borrows
 from poise.validation.layouts import Side
-from poise.validation.load import Load, load_of
+from poise.validation.load import TARGET, Load, load_of
 from poise.validation.row import SILENT, Row
 from poise.validation.setup import UNKNOWN, Setup, of_inferencex, setup_of
 
@@ -95,7 +95,8 @@ class Reading:
 
 def read_condition(row: Row) -> Reading:
     """The condition that `row` describes; NotCoveredError where it is incomplete or names something unknown."""
-    return _read(replace(row, place="", metric="", value=1.0, unit=""))
+    notes = TARGET.sub("", row.notes) if "throughput" in row.metric else row.notes  # a rate would answer itself
+    return _read(replace(row, place="", metric="", value=1.0, unit="", notes=notes))
 
 
 @cache
