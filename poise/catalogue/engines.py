@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from poise.catalogue.names import key
-from poise.core.spec import Device, Engine, Format, Pool
+from poise.core.spec import Cluster, Device, Engine, Format, Pool
 
 _DATA = Path(__file__).with_name("engines.json")
 
@@ -36,6 +36,8 @@ class EngineDefaults:
         own defaults where no engine is known better).
     joined_step_s, joined_sequence_s: further of both where several devices have processes that get each step.
     front_s, front_token_s: what a server adds before the first token, and for each token of the prompt.
+    handed_s: what passes between a prompt's end on one replica and its decoding on another, beside the transfer's bytes
+        and the steps of both: the second dispatch, setting the transfer up, and the news of its end.
     draft_s: time of each run of a draft head beyond its layer's.
     captured: sizes of batches whose decode steps are captured as graphs (`poise.cost.captured.padded`).
     quantised_kv: the format of KV values with quantised weights, where not stated.
@@ -68,6 +70,7 @@ class EngineDefaults:
     joined_sequence_s: float = 0.0
     front_s: float = 0.0
     front_token_s: float = 0.0
+    handed_s: float = 0.0
     draft_s: float = 0.0
     captured: Sequence[tuple[int, int]] = field(default=(), hash=False)
     quantised_kv: Format = "bf16"
@@ -159,6 +162,13 @@ def apart(pool: Pool) -> Pool:
         return pool
     engine = replace(pool.engine, kv_blocks=pool.engine.kv_blocks // pool.data)
     return replace(pool, replicas=pool.replicas * pool.data, data=1, engine=engine)
+
+
+def handing_over(cluster: Cluster, known: EngineDefaults) -> Cluster:
+    """`cluster`, whose prompts are handed over as an engine does it (`handed_s`), where pools compute prompts alone."""
+    if not known.handed_s or all(pool.role != "prefill" for pool in cluster.pools):
+        return cluster
+    return replace(cluster, link_latency_s=known.handed_s)
 
 
 def _fitting(versions: tuple[EngineDefaults, ...], version: str) -> EngineDefaults:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from poise.catalogue.engines import engine_defaults
+from poise.catalogue.engines import engine_defaults, handing_over
 from poise.core.spec import Cluster, Fault, Pool
 from poise.policies import Policies
 from poise.policies.find import build
@@ -86,7 +86,8 @@ class Fleet:
 
     def cluster(self) -> Cluster:
         """What is simulated."""
-        return Cluster(self.pools, faults=self.faults)
+        engine = self.pools[0].engine
+        return handing_over(Cluster(self.pools, faults=self.faults), engine_defaults(engine.name, engine.version))
 
     def policies(self, scaler: str = "", settings: Mapping[str, Any] | None = None) -> Policies:
         """Its policies: the router, batches as its engine makes them, and a scaler where one is named."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from poise.catalogue import device as find_device
 from poise.catalogue import model as find_model
-from poise.catalogue.engines import engine_defaults, on_ranks
+from poise.catalogue.engines import engine_defaults, handing_over, on_ranks
 from poise.core.errors import UserError
 from poise.core.experts import BALANCED, ExpertLoad
 from poise.core.model import Model
@@ -172,16 +172,19 @@ def build_cluster(loaded: Loaded, cost: Recipe) -> Cluster:
             raise _located(loaded, path, str(error)) from None
         if each.startup is not None:
             pools[-1] = replace(pools[-1], startup=_startup(loaded, each.startup, pools[-1], path))
-    return Cluster(
+    cluster = Cluster(
         tuple(pools),
         encoders=_encoders(loaded),
         link_bw=(section.link_gb_s or 0.0) * 1e9,
-        link_latency_s=section.link_latency_s,
+        **({} if section.link_latency_s is None else {"link_latency_s": section.link_latency_s}),
         faults=tuple(Fault(**each.model_dump()) for each in section.faults),
         fault_rates=tuple(
             FaultRate(**{**each.model_dump(), "replicas": tuple(each.replicas)}) for each in section.fault_rates
         ),
     )
+    if isinstance(cost, EngineCost) and section.link_latency_s is None:
+        return handing_over(cluster, engine_defaults(cost.engine, cost.version))
+    return cluster
 
 
 def _encoders(loaded: Loaded) -> EncoderPool | None:

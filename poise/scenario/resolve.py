@@ -39,6 +39,7 @@ def resolved(problem: Problem) -> dict[str, Any]:
         "compare": {**scenario.compare.model_dump(), "by": decides_by(scenario).name},
         "cost": _cost(problem),
     }
+    data["cluster"]["link_latency_s"] = problem.cluster.link_latency_s
     data["cluster"]["pools"] = [_pool(problem, at, pool) for at, pool in enumerate(scenario.cluster.pools)]
     if scenario.model is not None:
         data["model"] = _model(problem, scenario.model, ("model",))

@@ -15,7 +15,6 @@ from poise.catalogue.engines import engine_defaults
 from poise.core.precision import Format
 from poise.core.slot import SCENARIO, SLOTS, Slot
 from poise.core.spec import Belief as CoreBelief
-from poise.core.spec import Cluster as CoreCluster
 from poise.core.spec import Engine as CoreEngine
 from poise.core.spec import Fabric, FaultKind, Role
 from poise.core.spec import Lane as CoreLane
@@ -329,8 +328,10 @@ class ClusterSection(Section):
     link_gb_s: float | None = Field(
         default=None, gt=0, description="GB/s one way per replica for KV transfers, or null for the device's own"
     )
-    link_latency_s: float = Field(
-        default=CoreCluster(()).link_latency_s, ge=0, description="the seconds a KV transfer takes to start"
+    link_latency_s: float | None = Field(
+        default=None,
+        ge=0,
+        description="seconds that a KV transfer takes to start; null: 10 µs, or the engine's own by `cost`",
     )
     faults: list[FaultSection] = Field(
         default=[], description="a list of faults, as in [{at_s: 60, kind: lost, replica: 0}]"

@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from poise.catalogue.devices import device
-from poise.catalogue.models import loose_model, model
+from poise.catalogue.models import loose_model, model, published_format
 from poise.catalogue.names import key
 from poise.catalogue.spelling import BRACKETS, device_words, format_named, uncounted
 from poise.core.errors import UserError
 from poise.core.model import Model
-from poise.core.spec import Device, Format
+from poise.core.spec import BITS, Device, Format
 
 LEVELS = (0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 100)
 """Percentiles at which the lengths of a benchmark's set are kept."""
+
+FOUR = 4.5
+"""Bits of a weight up to which a format counts as one of four bits, scales included."""
 
 _DATA = Path(__file__).with_name("assumptions.json")
 
@@ -108,6 +111,25 @@ def named_format(name: str, default: Format = "bf16") -> tuple[Format, str]:
         if row["named"] == wanted or not wanted:
             return default, f"precision {name or 'not stated'}: {default}, {row['why']}"
     raise UserError(f"precision {name!r} is not known; known are bf16, fp16, fp8, int8, int4, fp4 and their variants")
+
+
+def held_format(model: Model, name: str, found: Format) -> tuple[Format, str]:
+    """The format in which engines load `name` where `found` is stated, and what was assumed.
+
+    A model that is published in four bits alone is not widened: FP8 or BF16 then names what its products compute in.
+    """
+    published = published_format(name)
+    if BITS[published] > FOUR or BITS[found] <= FOUR or found in dict(model.checkpoints):
+        return found, ""
+    return published, f"precision {found}: {published}, no checkpoint of {name} in {found} is published"
+
+
+def source_kv(source: str, name: str, device: Device) -> tuple[Format | None, str]:
+    """The format of KV values that a source's own options state for a model, and where; None where they do not."""
+    for row in _table()["kv"]:
+        if source == row["source"] and row["model"] in name.lower() and re.match(row["device"], device.name):
+            return row["taken"], f"KV values in {row['taken']}, {row['why']}"
+    return None, ""
 
 
 def narrowest(found: Device) -> tuple[Format, str]:

@@ -19,17 +19,19 @@ from poise.cost.memory import footprint
 from poise.validation.assumptions import (
     Scenario,
     era_of,
+    held_format,
     joined,
     named_device,
     named_format,
     named_model,
     narrowest,
     scenario_of,
+    source_kv,
 )
 from poise.validation.attention_ranks import attention_ranks
 from poise.validation.borrow import borrows
 from poise.validation.layouts import Side
-from poise.validation.load import Load, load_of
+from poise.validation.load import TARGET, Load, load_of
 from poise.validation.row import SILENT, Row
 from poise.validation.setup import UNKNOWN, Setup, of_inferencex, setup_of
 
@@ -93,7 +95,8 @@ class Reading:
 
 def read_condition(row: Row) -> Reading:
     """The condition that `row` describes; NotCoveredError where it is incomplete or names something unknown."""
-    return _read(replace(row, place="", metric="", value=1.0, unit=""))
+    notes = TARGET.sub("", row.notes) if "throughput" in row.metric else row.notes  # a rate would answer itself
+    return _read(replace(row, place="", metric="", value=1.0, unit="", notes=notes))
 
 
 @cache
@@ -177,12 +180,16 @@ def _formats(row: Row, device: Device, defaults: EngineDefaults, assumed: list[s
         raise NotCoveredError(str(error)) from None
     if _silent(weights) and row.source.startswith("mlperf"):
         found, text = narrowest(device)
-    elif _silent(weights) and (published := published_format(row.model)) != "bf16":
+    elif not _silent(weights):
+        found, narrower = held_format(named_model(row.model), row.model, found)
+        text = narrower or text
+    elif (published := published_format(row.model)) != "bf16":
         found, text = published, f"precision not stated: {published}, as {row.model} is published"
     assumed += filter(None, (text,))
     if _silent(kv):
-        kept = _silent_kv(row, found, defaults)
-        assumed.append(f"KV values in {kept}, not stated")
+        of_source, why = source_kv(row.source, row.model, device)
+        kept = of_source or _silent_kv(row, found, defaults)
+        assumed.append(why or f"KV values in {kept}, not stated")
     return found, kept if kept in ("bf16", "fp8") else "bf16"
 
 

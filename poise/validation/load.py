@@ -24,7 +24,8 @@ class Load:
     """How requests arrive.
 
     clients: sequences of a static batch, or requests at once of a closed load.  rates: requests per second of stages
-    that follow one another, of `seconds` each.  requests: how many, 0 where it is not stated.
+    that follow one another, of `seconds` each; of a scenario, the one that was set.  requests: how many, 0 where it is
+    not stated.
     spread: lengths are uniform between this share of the nominal ones and these (1: all are equal).
     staged: each stage has exactly as many requests as its rate says, at random instants.
     system: tokens at the begin of each prompt that those of its group share, of which there are `groups` (1: all).
@@ -57,6 +58,9 @@ _REQUESTS = re.compile(r"(?<! x )\b(\d[\d,]*) (?:[\w-]+ )?(?:requests|prompts)\b
 _STAGES = re.compile(r"\bstages?\b|\bfor \d+(?:\.\d+)? ?s\b", re.IGNORECASE)
 _RECURRING = re.compile(r"(\d+) groups x (\d+) prompts", re.IGNORECASE)
 _SYSTEM = re.compile(r"system prompt (\d+)", re.IGNORECASE)
+TARGET = re.compile(r"\btarget_qps=(\d+(?:\.\d+)?)")
+"""In the notes of MLPerf's runs, the rate that was set."""
+
 _SCENARIOS: dict[str, Kind] = {
     "offline": "offline", "server": "server", "interactive": "interactive", "singlestream": "closed",
 }  # fmt: skip
@@ -67,7 +71,8 @@ def load_of(words: str, notes: str) -> Load:
     notes, _, _ = notes.partition("; borrowed: ")
     name = words.strip().lower().replace("-", "").replace("_", "")
     if name in _SCENARIOS:
-        return Load(_SCENARIOS[name], clients=1 if name == "singlestream" else 0)
+        stated = TARGET.search(notes)
+        return Load(_SCENARIOS[name], 1 if name == "singlestream" else 0, (float(stated[1]),) if stated else ())
     if _INFINITE.search(words):
         return Load("queued", requests=_count(_REQUESTS, f"{words}; {notes}"))
     if found := _BATCH.search(words):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from poise.catalogue.engines import engine_defaults
+from poise.catalogue.engines import engine_defaults, handing_over
 from poise.core.policy import Batcher
 from poise.core.records.records import FINISHED, Run
 from poise.core.spec import Belief, Cluster, Pool
@@ -62,7 +62,8 @@ def run_of(condition: Condition, workload: Workload) -> Run:
     batcher = batcher_of(condition)
     own = isinstance(batcher, SGLang)
     policies = Policies(batcher=batcher, preempt="fewest_outputs" if own else None)
-    run = simulate(Cluster(condition.pools), workload, policies, cost=cost, belief=INSTANT)
+    cluster = handing_over(Cluster(condition.pools), engine_defaults(condition.engine, condition.version))
+    run = simulate(cluster, workload, policies, cost=cost, belief=INSTANT)
     if not any(status == FINISHED for status in run.records.status):
         raise NotCoveredError("no request of the load can be served by this layout")
     return run

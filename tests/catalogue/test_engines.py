@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from poise.catalogue import device, model
-from poise.catalogue.engines import apart, limit_ranks, on_ranks
-from poise.core.spec import Engine, Pool
+from poise.catalogue.engines import apart, engine_defaults, handing_over, limit_ranks, on_ranks
+from poise.core.spec import Cluster, Engine, Pool
 
 MIXTURE = Pool(model("qwen3-30b-a3b"), device("H100"), data=4, expert=4)
 DENSE = Pool(model("llama-3.1-8b"), device("H100"), data=4)
@@ -38,3 +38,12 @@ def test_data_ranks_of_a_dense_model_are_replicas_with_their_own_blocks() -> Non
     assert (made.replicas, made.data, made.devices * made.replicas) == (12, 1, 3 * 4 * DENSE.tensor)
     assert (made.engine.max_sequences, made.engine.kv_blocks) == (30, 20)
     assert apart(MIXTURE) is MIXTURE
+
+
+def test_prompts_are_handed_over_as_an_engine_does_it_where_pools_compute_them_alone() -> None:
+    known = engine_defaults("TensorRT-LLM", "1.0")
+    alone = Cluster((DENSE,))
+    pair = Cluster((replace(DENSE, role="prefill"), replace(DENSE, role="decode")))
+    assert handing_over(alone, known) is alone
+    assert handing_over(pair, known).link_latency_s == known.handed_s > pair.link_latency_s
+    assert handing_over(pair, engine_defaults("llama.cpp")) is pair

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from poise.catalogue.engines import engine_defaults
 from poise.core.errors import ScenarioError
 from poise.core.estimate import Chunk, StepShape
+from poise.core.spec import Cluster
 from poise.cost.tables import SHIPPED
 from poise.scenario.build import Problem, build
 from poise.scenario.engine_cost import EngineCost, cost_for
@@ -76,3 +78,30 @@ def test_an_engine_runs_by_the_tables_of_a_file(tmp_path: Path) -> None:
 def test_mistakes_point_into_the_file(tmp_path: Path, given: str, message: str) -> None:
     with pytest.raises(ScenarioError, match=message):
         built(tmp_path, given)
+
+
+PAIR = """\
+model: llama-3.1-8b
+cluster: {pools: [{device: H100, role: prefill}, {device: H100, role: decode}]GIVEN}
+workload: {poisson: {rate: 1, requests: 2, prompt_tokens: 100, output_tokens: 10}}
+cost: COST
+"""
+
+
+@pytest.mark.parametrize(
+    ("cost", "given", "latency_s"),
+    [
+        ("{engine: vllm}", "", engine_defaults("vllm").handed_s),
+        ("{engine: vllm}", ", link_latency_s: 0.001", 0.001),
+        ("{engine: SGLang}", "", Cluster(()).link_latency_s),
+        ("roofline", "", Cluster(()).link_latency_s),
+    ],
+)
+def test_a_pair_of_pools_hands_over_as_its_engine_does(tmp_path: Path, cost: str, given: str, latency_s: float) -> None:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(PAIR.replace("COST", cost).replace("GIVEN", given), encoding="utf-8")
+    problem = build(load(path))
+    assert problem.cluster.link_latency_s == latency_s
+    again = tmp_path / "again.yaml"
+    write_yaml(resolved(problem), again)
+    assert build(load(again)).cluster == problem.cluster

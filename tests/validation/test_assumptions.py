@@ -8,15 +8,18 @@ from poise.catalogue import device, model
 from poise.catalogue.engines import engine_defaults
 from poise.catalogue.spelling import format_spelled
 from poise.core.errors import UserError
+from poise.core.spec import Format
 from poise.validation.assumptions import (
     LEVELS,
     era_of,
+    held_format,
     meant_metric,
     named_device,
     named_format,
     named_model,
     narrowest,
     scenario_of,
+    source_kv,
 )
 
 
@@ -161,3 +164,28 @@ def test_eras() -> None:
     assert era_of("aic", "TensorRT-LLM", "0.8.1.post2", "measured 2025-12-21")[0] == "1.0"
     assert era_of("mlperf_inference_v4.1", "vLLM", "vLLM 0.4.3+rocm614", "")[0] == "0.8"
     assert era_of("docs", "TensorRT-LLM", "0.9.0", "static batching") == ("0.9.0", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "stated", "held"),
+    [
+        ("gpt-oss-120b", "fp8", "fp4"),
+        ("gpt-oss-120b", "bf16", "fp4"),
+        ("gpt-oss-120b", "fp4", "fp4"),
+        ("Kimi-K2.5", "bf16", "int4"),
+        ("Kimi-K2.5", "fp4", "fp4"),
+        ("DeepSeek-R1", "bf16", "bf16"),
+        ("Llama-3.1-8B", "fp8", "fp8"),
+    ],
+)
+def test_a_model_published_in_four_bits_alone_is_not_widened(name: str, stated: Format, held: Format) -> None:
+    found, note = held_format(named_model(name), name, stated)
+    assert (found, bool(note)) == (held, held != stated)
+
+
+def test_a_source_may_state_kv_values_in_its_own_options() -> None:
+    source = "trtllm_perf_overview_2026"
+    assert source_kv(source, "gpt-oss-120b", device("H100"))[0] == "bf16"
+    assert source_kv(source, "gpt-oss-120b", device("B200")) == (None, "")
+    assert source_kv(source, "Llama-3.3-70B", device("H100")) == (None, "")
+    assert source_kv("another", "gpt-oss-120b", device("H100")) == (None, "")

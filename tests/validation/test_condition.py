@@ -223,3 +223,11 @@ def test_a_source_says_how_its_cards_reach_one_another(source: str, devices: int
     read = read_condition(row(source=source, model="Qwen3-8B", device="RTX-PRO-6000", devices=devices, tensor=devices))
     assert read.condition.pools[0].device.pcie == pcie
     assert any("16 GB/s" in line for line in read.assumed) == (pcie == "host")
+
+
+def test_a_format_that_no_checkpoint_has_is_the_published_one_with_the_source_s_kv() -> None:
+    changes = {"model": "gpt-oss-120b", "precision": "fp8/not stated", "engine": "TensorRT-LLM", "version": "1.0"}
+    (pool,) = _of(source="trtllm_perf_overview_2026", **changes).pools
+    assert (pool.weights, pool.kv) == ("fp4", "bf16")
+    (pool,) = _of(**changes).pools
+    assert (pool.weights, pool.kv) == ("fp4", "fp8")

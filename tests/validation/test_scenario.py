@@ -65,6 +65,28 @@ def test_a_server_meets_its_limits_below_the_offline_rate(monkeypatch: pytest.Mo
     assert server.latency["tpot"]["p99"] <= 0.1
 
 
+def test_a_server_is_answered_at_the_rate_that_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("poise.validation.scenario.TRIAL", 1000)
+    most = scenario_outcome(_of("Server", devices=2))
+    rate = most.flow["request"] / 4
+    set_so = {"devices": 2, "metric": "tpot_mean_ms", "notes": f"max_num_seqs=32; target_qps={rate}"}
+    found = scenario_outcome(_of("Server", **set_so))
+    assert found.flow["request"] == pytest.approx(rate, rel=0.1)
+    assert found.latency["tpot"]["mean"] < most.latency["tpot"]["mean"]
+
+
+def test_a_rate_that_cannot_be_served_is_answered_by_the_highest_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("poise.validation.scenario.TRIAL", 1000)
+    beyond = _of("Server", metric="ttft_mean_ms", notes="max_num_seqs=32; target_qps=9000")
+    assert scenario_outcome(beyond) == scenario_outcome(_of("Server"))
+
+
+def test_a_throughput_is_not_answered_by_the_rate_that_its_own_row_states() -> None:
+    stated = {"notes": "max_num_seqs=32; target_qps=7.5"}
+    assert _of("Server", metric="ttft_mean_ms", **stated).load.rates == (7.5,)
+    assert _of("Server", metric="output_throughput", **stated).load.rates == ()
+
+
 def test_a_server_is_not_held_to_a_queue_that_ran_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is sustained may be more than an offline run's mean, whose last requests run nearly alone."""
     for name, less in {"TRIAL": 1000, "RESIDENCES": 1}.items():

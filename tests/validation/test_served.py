@@ -7,6 +7,7 @@ import pytest
 
 from poise.catalogue.engines import engine_defaults
 from poise.core.estimate import StepShape
+from poise.core.spec import Cluster
 from poise.core.units import SECOND
 from poise.cost import kv_blocks
 from poise.cost.memory import footprint
@@ -94,6 +95,19 @@ def test_prefill_and_decode_apart() -> None:
     found, together = served_outcome(condition), served_outcome(_of(load="concurrency=8", notes="vendor sweep"))
     assert found.latency["tpot"]["mean"] < together.latency["tpot"]["mean"]  # no prompt holds up a decode
     assert found.figure("output_throughput_per_gpu", "") == pytest.approx(found.flow["output"] / 3)
+
+
+def test_a_prompt_that_nothing_holds_up_is_handed_over_in_the_engine_s_own_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    notes = "prefill workers=1 x (tp1,dp1); decode workers=1 x (tp1,dp1)"
+    condition = _of(load="concurrency=1", disagg=True, devices=2, notes=notes)
+    found = served_outcome(condition)
+    monkeypatch.setattr("poise.validation.served.handing_over", lambda cluster, known: cluster)
+    bare = served_outcome(condition)
+    later = engine_defaults("vLLM", "0.15.1").handed_s - Cluster(()).link_latency_s
+    assert found.latency["ttft"]["mean"] == pytest.approx(bare.latency["ttft"]["mean"] + later)
+    assert found.latency["tpot"]["mean"] == pytest.approx(bare.latency["tpot"]["mean"])
 
 
 def test_a_model_that_does_not_fit_is_answered_and_says_so() -> None:
