@@ -15,6 +15,7 @@ from time import monotonic, sleep
 from typing import Any
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import Store
 
 _FIRST_S, _LONGEST_S = 0.001, 0.02
 """How long a rank that waits for keys sleeps between two looks: twice as long each time, up to the longest."""
@@ -61,7 +62,7 @@ class ServedStore:
                     heard.remove(pipe)
 
 
-class RankStore(dist.Store):
+class RankStore(Store):
     """A rank's side, for all of its threads."""
 
     def __init__(self, pipe: Connection) -> None:

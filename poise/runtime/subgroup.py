@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import torch
 import torch.distributed as dist
 
-
 _MADE: dict[tuple[str, str, tuple[int, ...]], dist.ProcessGroup] = {}
 """By the group around it, lane and members; of a process that is no member, the group of itself that it made then."""
 

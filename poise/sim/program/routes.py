@@ -34,7 +34,7 @@ def routes_of(index: Index, wiring: Wiring) -> dict[int, Sequence[Flow]]:
         if not work or kind in COMPUTE or not (group or kind == "copy"):
             continue
         if kind != "send":
-            flows = _flows(index, number, wiring)
+            flows: Sequence[Flow] = _flows(index, number, wiring)
         elif (work, group) in sent:
             flows = sent[work, group]
         else:
