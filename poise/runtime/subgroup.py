@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 _MADE: dict[tuple[str, str, tuple[int, ...]], dist.ProcessGroup] = {}
-"""By the group around it, lane and members; of a process that is no member, the group of itself that it made then."""
+"""By the group around it, lane and members. For processes outside: a group of their own."""
 
 
 def subgroup(
