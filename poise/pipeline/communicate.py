@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from itertools import chain
 
 from poise.core.errors import ScheduleError
+from poise.core.fast_tuple import made
 from poise.pipeline.graph import Graph, graph_of
 from poise.pipeline.op import Kind, Op
 from poise.pipeline.schedule import Schedule
 
 F, W, SEND_F, RECV_F, SEND_B, RECV_B = Kind.F, Kind.W, Kind.SEND_F, Kind.RECV_F, Kind.SEND_B, Kind.RECV_B
+REDUCE_GRAD = Kind.REDUCE_GRAD
 
 
 def communicate(schedule: Schedule) -> Schedule:
@@ -27,14 +30,15 @@ def communicate(schedule: Schedule) -> Schedule:
     last = _last_backward(graph) if schedule.updates == "flush" else set()
     receivers = _receivers(graph)
     gates = _gates(graph)
-    needs, rank_of = graph.needs.tolist(), graph.rank.tolist()
-    there = bytearray(graph.first[-1])
-    at, turns = list(graph.first[:-1]), deque(range(len(rows)))
+    needs, rank_of, stage_of = graph.needs.tolist(), graph.rank.tolist(), graph.stage.tolist()
+    ops, first = list(chain.from_iterable(graph.schedule.ranks)), graph.first
+    there = bytearray(first[-1])
+    at, turns = first[:-1], deque(range(len(rows)))
     idle = 0
     while turns:
         rank = turns.popleft()
         index = at[rank]
-        if index == graph.first[rank + 1]:
+        if index == first[rank + 1]:
             continue
         turns.append(rank)
         need = needs[index]
@@ -44,18 +48,18 @@ def communicate(schedule: Schedule) -> Schedule:
                 raise ScheduleError(f"{graph.place(index)} can never start; `check` tells the cycle")
             continue
         idle = 0
-        op = graph.schedule.ranks[rank][index - graph.first[rank]]
+        op = ops[index]
         rows[rank].append(op)
         there[index] = 1
         at[rank] += 1
         target = receivers[index]
         if target >= 0 and rank_of[target] != rank:
-            forward = op.kind is F
-            rows[rank].append(Op(op.stage, SEND_F if forward else SEND_B, op.microbatch))
-            stage = int(graph.stage[target])
-            rows[rank_of[target]].append(Op(stage, RECV_F if forward else RECV_B, op.microbatch))
+            stage, kind, batch = op
+            send, receive = (SEND_F, RECV_F) if kind is F else (SEND_B, RECV_B)
+            rows[rank].append(made(Op, (stage, send, batch)))
+            rows[rank_of[target]].append(made(Op, (stage_of[target], receive, batch)))
         if index in last:
-            rows[rank].append(Op(op.stage, Kind.REDUCE_GRAD, None))
+            rows[rank].append(Op(op.stage, REDUCE_GRAD, None))
     return replace(schedule, ranks=tuple(tuple(row) for row in rows))
 
 

@@ -7,7 +7,7 @@ it is kept, recomputed or reloaded; `hs.b` the same on the host; `gs.b` gradient
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from poise.core.collector import paused
 from poise.core.errors import ScheduleError
@@ -20,18 +20,22 @@ from poise.pipeline.op import Kind
 from poise.pipeline.schedule import Schedule
 from poise.program import Content, Program, Task
 
+F, R, I, SEND_F, RECV_F = Kind.F, Kind.R, Kind.I, Kind.SEND_F, Kind.RECV_F  # noqa: E741
+
 
 def program_of(
-    schedule: Schedule, *, weights: Weights = PLAIN, shared_copy: bool = False, lanes: bool = True
-) -> Program:
+    schedule: Schedule, *, weights: Weights = PLAIN, shared_copy: bool = False, lanes: bool = True,
+    message_bytes: Sequence[float] = (),
+) -> Program:  # fmt: skip
     """The Program of a schedule, communications included (derived where they are not written out).
 
     Sizes of values are activations, in those of a full stage and microbatch; `weights` says what is held when. Without
     `lanes` messages stand between the operations, as written. `shared_copy`: one lane for copies both ways. The
-    gradient that each update must get is the mean over the microbatches.
+    gradient that each update must get is the mean over the microbatches. `message_bytes[s]` are those that stage s
+    sends on, and gets back as a gradient; nothing: messages have none (`passes.sized` gives them later).
     """
     with paused():
-        on = Lowering(schedule, weights, shared_copy, lanes)
+        on = Lowering(schedule, weights, shared_copy, lanes, message_bytes)
         for rank, row in enumerate(on.schedule.ranks):
             on.turn(rank)
             for stage, kind, batch in row:
@@ -51,7 +55,7 @@ def _forward(on: Lowering, kind: Kind, stage: int, batch: int) -> None:
     if before < 0:
         on.into.give(x, Content.of("x", batch, 0))
     weights = on.weights(stage, batch, True)
-    if kind is Kind.R:
+    if kind is R:
         on.compute("R", (on.context(pair), weights), (on.keep(pair, on.size[stage]),), pair)
     elif pair in on.again:
         scratch = on.into.size(f"scratch{stage}.{batch}{tail}", on.size[stage] - on.edge[stage])
@@ -60,9 +64,9 @@ def _forward(on: Lowering, kind: Kind, stage: int, batch: int) -> None:
     else:
         kept = on.keep(pair, on.size[stage])
         on.compute("F", (x, weights), (f"x{stage}.{batch}{tail}", kept), pair)
-    if pair in on.away and (kind is Kind.R or pair not in on.again):
+    if pair in on.away and (kind is R or pair not in on.again):
         copy_away(on, pair)
-    if on.schedule.barriers and kind is Kind.F and stage == on.stages - 1:
+    if on.schedule.barriers and kind is F and stage == on.stages - 1:
         broadcast(on, batch)
 
 
@@ -76,7 +80,7 @@ def _backward(on: Lowering, kind: Kind, stage: int, batch: int) -> None:
         takes = (f"g{after}.{batch}{tail}",)
     elif on.schedule.barriers:
         takes = (f"sum{on.schedule.barriers}.{batch}{tail}",)
-    if kind is Kind.I:
+    if kind is I:
         on.compute("I", (context, weights, *takes), (*gives, on.keep(pair, on.rest[stage])), pair)
         return
     old, new = on.sum(f"w{stage}")
@@ -94,28 +98,33 @@ def _weight_gradient(on: Lowering, kind: Kind, stage: int, batch: int) -> None:
 
 
 def _send(on: Lowering, kind: Kind, stage: int, batch: int) -> None:
-    forward = kind is Kind.SEND_F
-    other = (on.after if forward else on.before)[batch][stage]
-    peer = _peer(on, kind, stage, batch, other)
-    name, of = (f"x{stage}.{batch}{on.tail}", stage) if forward else (f"g{stage}.{batch}{on.tail}", other)
-    row, lane, pair = on.channel(peer, True)
-    row.append(made(Task, ("send", on.rank, lane, (name,), (), 0.0, pair, (of, batch))))
+    if kind is SEND_F:
+        other = on.after[batch][stage]
+        name, of = f"x{stage}.{batch}{on.tail}", stage
+    else:
+        other = on.before[batch][stage]
+        name, of = f"g{stage}.{batch}{on.tail}", other
+    row, lane, pair = on.channel(_peer(on, kind, stage, batch, other), True)
+    row.append(made(Task, ("send", on.rank, lane, (name,), (), on.bytes[of], pair, (of, batch))))
 
 
 def _receive(on: Lowering, kind: Kind, stage: int, batch: int) -> None:
-    forward = kind is Kind.RECV_F
-    other = (on.before if forward else on.after)[batch][stage]
-    peer = _peer(on, kind, stage, batch, other)
-    name, of = (f"x{other}.{batch}{on.tail}", other) if forward else (f"g{other}.{batch}{on.tail}", stage)
-    row, lane, pair = on.channel(peer, False)
-    row.append(made(Task, ("recv", on.rank, lane, (), (name,), 0.0, pair, (of, batch))))
+    if kind is RECV_F:
+        other = on.before[batch][stage]
+        name, of = f"x{other}.{batch}{on.tail}", other
+    else:
+        other = on.after[batch][stage]
+        name, of = f"g{other}.{batch}{on.tail}", stage
+    row, lane, pair = on.channel(_peer(on, kind, stage, batch, other), False)
+    row.append(made(Task, ("recv", on.rank, lane, (), (name,), on.bytes[of], pair, (of, batch))))
 
 
 def _peer(on: Lowering, kind: Kind, stage: int, batch: int, other: int) -> int:
     """The rank of the stage at the other end of a message."""
-    peer = on.home.get((other, batch), -1)
-    if peer < 0 or peer == on.rank or on.home.get((stage, batch)) != on.rank:
-        raise ScheduleError(f"{stage}{kind.name}{batch} on rank {on.rank} has no other rank to speak with; remove it")
+    homes, rank = on.homes[batch], on.rank
+    peer = homes[other] if other >= 0 else -1
+    if peer < 0 or peer == rank or homes[stage] != rank:
+        raise ScheduleError(f"{stage}{kind.name}{batch} on rank {rank} has no other rank to speak with; remove it")
     return peer
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from poise.core.errors import ScheduleError
@@ -11,8 +12,11 @@ from poise.pipeline.memory import Weights
 from poise.pipeline.op import Kind
 from poise.pipeline.schedule import Path, Schedule
 from poise.program import Builder, Content, Task
+from poise.program.passes.given import checked
 from poise.program.stages import STALE
 from poise.program.task import Lane, Value
+
+F, R, OFFLOAD, UNSHARD = Kind.F, Kind.R, Kind.OFFLOAD, Kind.UNSHARD
 
 Pair = tuple[int, int]
 """(stage, microbatch)."""
@@ -24,12 +28,15 @@ Channel = tuple[list[Task], str, tuple[int, int]]
 class Lowering:
     """The Program so far. Names of values are those of the rank whose turn it is.
 
-    home: the rank of each forward.  before, after: by microbatch and stage, the neighbour on its path, or −1.
+    homes: by microbatch and stage, the rank of the forward, or −1.  before, after: the neighbour on its path, or −1.
+    bytes: of the message behind a stage, and of the gradient that comes back.
     again, away, sharded: what is recomputed, copied to the host, gathered.  size, rest, edge: of a stage's activations,
     of what its weight gradient needs of them, of its input.
     """
 
-    def __init__(self, schedule: Schedule, weights: Weights, shared_copy: bool, lanes: bool) -> None:
+    def __init__(
+        self, schedule: Schedule, weights: Weights, shared_copy: bool, lanes: bool, message_bytes: Sequence[float]
+    ) -> None:  # fmt: skip
         self.written = schedule.communicates
         self.schedule = schedule if self.written else communicate(schedule)
         self.shared_copy, self.lanes = shared_copy, lanes
@@ -39,11 +46,12 @@ class Lowering:
         self.into.paths = self.paths
         self.into.accepts = frozenset({STALE} if schedule.updates == "latest" else ())
         self.before, self.after = self._neighbours()
-        self.home: dict[Pair, int] = {}
+        self.homes = [[-1] * self.stages for _ in self.paths]
+        self.bytes = checked("message_bytes", message_bytes or [0.0] * self.stages, self.stages, "stages")
         self.again: set[Pair] = set()
         self.away: set[Pair] = set()
         self.sharded: set[int] = set()
-        self._look()
+        self._look(schedule)
         self.kept: dict[Pair, int] = {}
         self.sums: dict[tuple[int, str], int] = {}
         self.full: dict[Pair, int] = {}
@@ -120,25 +128,24 @@ class Lowering:
         """What a stage keeps of a microbatch now."""
         return f"c{pair[0]}.{pair[1]}#{self.kept.get(pair, 0)}{self.tail}"
 
-    def _look(self) -> None:
-        """Note where everything is done."""
-        for rank, row in enumerate(self.schedule.ranks):
+    def _look(self, schedule: Schedule) -> None:
+        """Note where everything is done; messages that follow from the rest need no look."""
+        stages, count, homes = self.stages, len(self.paths), self.homes
+        for rank, row in enumerate(schedule.ranks):
             for stage, kind, batch in row:
-                if stage >= self.stages:
-                    raise ScheduleError(f"stage {stage} is outside the schedule's {self.stages}; number them from 0")
+                if stage >= stages:
+                    raise ScheduleError(f"stage {stage} is outside the schedule's {stages}; number them from 0")
                 if batch is None:
-                    if kind is Kind.UNSHARD:
+                    if kind is UNSHARD:
                         self.sharded.add(stage)
                     continue
-                if batch >= len(self.paths):
-                    raise ScheduleError(
-                        f"microbatch {batch} is outside the schedule's {len(self.paths)}; number them from 0"
-                    )
-                if kind is Kind.F:
-                    self.home[stage, batch] = rank
-                elif kind is Kind.R:
+                if batch >= count:
+                    raise ScheduleError(f"microbatch {batch} is outside the schedule's {count}; number them from 0")
+                if kind is F:
+                    homes[batch][stage] = rank
+                elif kind is R:
                     self.again.add((stage, batch))
-                elif kind is Kind.OFFLOAD:
+                elif kind is OFFLOAD:
                     self.away.add((stage, batch))
 
     def _neighbours(self) -> tuple[list[list[int]], list[list[int]]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from poise.core.collector import paused
 from poise.program.content import Atoms, Content
 from poise.program.task import Lane, Task, Value, at
 
@@ -51,7 +52,8 @@ class Program:
         """All tasks numbered, with what each waits for; ProgramError where the parts do not fit together."""
         from poise.program.index import Index
 
-        return Index(self)
+        with paused():
+            return Index(self)
 
     @property
     def ranks(self) -> int:

@@ -18,12 +18,11 @@ from multiprocessing.process import BaseProcess
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
+from torch._C._distributed_c10d import PrefixStore
 
 from poise.core.errors import PoiseError, RankError
 from poise.runtime.guard import BLAME, EXIT, Seat, StatusBoard
-
-HOST = "127.0.0.1"
+from poise.runtime.local_store import RankStore, ServedStore
 
 JOINED, ALL_JOINED = "poise/joined", "poise/all joined"
 
@@ -31,9 +30,6 @@ _DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG of prctl(2)."""
 
 Main = Callable[[Seat], None]
-
-_SERVERS: list[TCPStore] = []
-"""The stores of all jobs that run, for a fork must not drop one: it would wait for a thread that it does not have."""
 
 
 class Ranks:
@@ -56,12 +52,9 @@ class Ranks:
         ]
         for process in self.processes:
             process.start()
-        self.store = TCPStore(HOST, 0, is_master=True, wait_for_workers=False)
-        _SERVERS.append(self.store)
-        for ours, theirs in ends:
-            ours.send(self.store.port)
-            ours.close()
+        for _, theirs in ends:
             theirs.close()
+        self._store = ServedStore([ours for ours, _ in ends])
 
     def wait(self, grace_s: float = 5.0) -> None:
         """Wait until all have ended well. RankError, with all of them ended, if one has not."""
@@ -75,19 +68,14 @@ class Ranks:
             if codes:
                 self._end(grace_s)
                 message = self._message(codes)
-                self._drop()
+                self._store.close()
                 raise RankError(message)
-        self._drop()
+        self._store.close()
 
     def close(self, grace_s: float) -> None:
         """Give the ranks this long to end, then end them."""
         self._end(grace_s)
-        self._drop()
-
-    def _drop(self) -> None:
-        """End the store here and now, not in a process that is forked later."""
-        _SERVERS.remove(self.store)
-        del self.store
+        self._store.close()
 
     def _end(self, grace_s: float) -> None:
         for process in self.processes:
@@ -103,8 +91,9 @@ class Ranks:
             if code < 0:
                 doing = self._board.read(rank) or "its start"
                 return f"rank {rank} was ended by signal {-code} ({signal.Signals(-code).name}) in {doing}"
-        if self.store.check([BLAME]):
-            return self.store.get(BLAME).decode()
+        blame = self._store.value(BLAME)
+        if blame is not None:
+            return blame
         rank, code = next(iter(codes.items()))
         return f"rank {rank} ended with exit code {code} in {self._board.read(rank) or 'its start'}"
 
@@ -126,20 +115,15 @@ def _run(
 def _work(rank: int, count: int, main: Main, timeout_s: float, end: Connection, board: StatusBoard) -> None:
     """What a rank does in its thread: it joins the group, runs `main` and leaves."""
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // count))
-    port = end.recv()
-
-    def connect() -> Store:
-        return TCPStore(HOST, port, is_master=False)
-
     if sys.platform == "linux":
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    store, patience = connect(), timedelta(seconds=timeout_s)
+    store, patience = RankStore(end), timedelta(seconds=timeout_s)
     dist.init_process_group("gloo", store=PrefixStore("group", store), rank=rank, world_size=count, timeout=patience)
     if store.add(JOINED, 1) == count:
         store.set(ALL_JOINED, "yes")
     store.wait([ALL_JOINED], patience)  # a rank that left earlier would close connections that another still makes
     try:
-        main(Seat(rank, count, connect, board))
+        main(Seat(rank, count, lambda: store, board))
     except PoiseError as error:
         if error.__cause__ is not None:
             traceback.print_exception(error.__cause__)

@@ -12,15 +12,16 @@ from poise.program.program import Program
 def for_stages(name: str, given: Sequence[float], program: Program) -> list[float]:
     """One number for each stage; ProgramError where there are too few, or one is negative or infinite."""
     stages = 1 + max((stage for path in program.paths for stage in path), default=-1)
-    return _checked(name, given, stages, "stages")
+    return checked(name, given, stages, "stages")
 
 
 def for_ranks(name: str, given: Sequence[float], program: Program) -> list[float]:
     """One number for each rank, likewise."""
-    return _checked(name, given, program.ranks, "ranks")
+    return checked(name, given, program.ranks, "ranks")
 
 
-def _checked(name: str, given: Sequence[float], count: int, of: str) -> list[float]:
+def checked(name: str, given: Sequence[float], count: int, of: str) -> list[float]:
+    """`given` as numbers, one for each of `count`; ProgramError likewise."""
     if len(given) != count:
         raise ProgramError(f"{name}: {len(given)} numbers for {count} {of}; give one for each")
     wrong = next((each for each in given if not (isfinite(each) and each >= 0)), None)

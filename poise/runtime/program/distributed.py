@@ -35,7 +35,7 @@ _HEADER = 64
 
 
 class Distributed:
-    """The transport of this process; ranks are counted within `group`. Each group of collectives gets its own.
+    """The transport of this process; ranks are counted within `group`. Each lane of collectives has a group.
 
     Collectives that reach beyond `group` are those of `data`, this rank's copies in all replicas.
     """
@@ -64,7 +64,7 @@ class Distributed:
                 if self.data is not None and self.rank in members:
                     found[lane, members] = self.data
                 continue
-            made = subgroup([self.globals[rank] for rank in members], self.group, self.device)
+            made = subgroup(lane, [self.globals[rank] for rank in members], self.group, self.device)
             if made is not None:
                 found[lane, members] = made
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isfinite
 
 from poise.core.errors import ProgramError
@@ -16,7 +17,7 @@ Flow = tuple[float, Path]
 """Bytes, and the links that they pass at once."""
 
 
-def routes_of(index: Index, wiring: Wiring) -> dict[int, list[Flow]]:
+def routes_of(index: Index, wiring: Wiring) -> dict[int, Sequence[Flow]]:
     """The flows that each task puts on links; tasks that put none are left out.
 
     send: its bytes from rank to rank.  copy: over the wiring's link for its lane; without bytes over none.
@@ -27,33 +28,40 @@ def routes_of(index: Index, wiring: Wiring) -> dict[int, list[Flow]]:
     """
     if index.program.ranks > len(wiring.node):
         raise ProgramError(f"wiring: {len(wiring.node)} ranks for a Program of {index.program.ranks}; give as many")
-    found: dict[int, list[Flow]] = {}
-    known: dict[tuple[int, int], Path] = {}
-    for number, task in enumerate(index.tasks):
-        if not task.work or task.kind in COMPUTE or not (task.group or task.kind == "copy"):
+    found: dict[int, Sequence[Flow]] = {}
+    sent: dict[tuple[float, tuple[int, ...]], Sequence[Flow]] = {}
+    for number, (kind, _, _, _, _, work, group, _) in enumerate(index.tasks):
+        if not work or kind in COMPUTE or not (group or kind == "copy"):
             continue
-        if not (task.work > 0 and isfinite(task.work)):
-            raise ProgramError(f"{index.place(number)} has {task.work:g} bytes; give 0 or more")
-        if task.kind == "send":
-            pair = (task.group[0], task.group[1])
-            path = known.get(pair)
-            if path is None:
-                path = known[pair] = wiring.path(*pair)
-            flows = [(task.work, path)]
-        elif task.group:
-            flows = _collective(task, wiring)
+        if kind != "send":
+            flows: Sequence[Flow] = _flows(index, number, wiring)
+        elif (work, group) in sent:
+            flows = sent[work, group]
         else:
-            path = wiring.copy(task.rank, task.lane)
-            if not path:
-                raise ProgramError(
-                    f"{index.place(number)} has bytes, but the wiring has no link for the lane {task.lane}; give it "
-                    "with Wiring.with_copies"
-                )
-            flows = [(task.work, path)]
-        flows = [flow for flow in flows if flow[1]]
+            flows = sent[work, group] = _flows(index, number, wiring)
         if flows:
             found[number] = flows
     return found
+
+
+def _flows(index: Index, number: int, wiring: Wiring) -> list[Flow]:
+    """Those of one task."""
+    task = index.tasks[number]
+    if not (task.work > 0 and isfinite(task.work)):
+        raise ProgramError(f"{index.place(number)} has {task.work:g} bytes; give 0 or more")
+    if task.kind == "send":
+        flows = [(task.work, wiring.path(task.group[0], task.group[1]))]
+    elif task.group:
+        flows = _collective(task, wiring)
+    else:
+        path = wiring.copy(task.rank, task.lane)
+        if not path:
+            raise ProgramError(
+                f"{index.place(number)} has bytes, but the wiring has no link for the lane {task.lane}; give it with "
+                "Wiring.with_copies"
+            )
+        flows = [(task.work, path)]
+    return [flow for flow in flows if flow[1]]
 
 
 def _collective(task: Task, wiring: Wiring) -> list[Flow]:

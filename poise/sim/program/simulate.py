@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from poise.core.collector import paused
 from poise.core.errors import ProgramError
 from poise.program import Program
 from poise.sim.links.wiring import Wiring
@@ -25,9 +26,10 @@ def simulate(
     wait for each other (`prove` says which), and for a clock or wiring that does not fit.
     """
     index = program.index
-    clock.check(index)
-    clock, routes, links = shared(index, clock, routes_of(index, wiring), wiring.bytes_per_s, slowdown)
-    found = run(index, clock, routes, links, rates)
+    with paused():
+        clock.check(index)
+        clock, routes, links = shared(index, clock, routes_of(index, wiring), wiring.bytes_per_s, slowdown)
+        found = run(index, clock, routes, links, rates)
     if -1 in found.ends:
         stopped = found.ends.index(-1)
         raise ProgramError(f"{index.place(stopped)} can never start; `Program.prove` names the tasks that wait")

@@ -50,7 +50,9 @@ def step_program(schedule: Schedule, traffic: Traffic, *, shared_copy: bool = Fa
     gather = spread("gather_bytes", traffic.gather_bytes, stages)
     update = spread("update_bytes", traffic.update_bytes, stages)
     optimizer = spread("optimizer_s", traffic.optimizer_s, ranks, "ranks")
-    program = sized(as_messages(program_of(schedule, shared_copy=shared_copy)), message)
+    program = program_of(schedule, shared_copy=shared_copy, message_bytes=message)
+    if schedule.barriers:  # the broadcasts to the shards of the output layer, which have no bytes yet
+        program = sized(as_messages(program), message)
     if schedule.updates != "flush":
         if any([*sync, *gather, *update, *optimizer]):
             raise ScheduleError(

@@ -43,6 +43,17 @@ def test_messages_have_the_bytes_of_the_stage_that_sends_them_forward() -> None:
     assert all(task.work == program.index.tasks[send].work for task, send in received(program))
 
 
+@pytest.mark.parametrize("name", names())
+def test_a_schedule_is_lowered_with_the_bytes_that_the_pass_would_give(name: str) -> None:
+    schedule = make(name, 4, 8)
+    each = [float(stage + 1) for stage in range(schedule.stages)]
+    assert sized(program_of(schedule), each).rows == sized(program_of(schedule, message_bytes=each), each).rows
+    if not schedule.barriers:
+        assert program_of(schedule, message_bytes=each).rows == sized(program_of(schedule), each).rows
+    with pytest.raises(ProgramError, match=f"message_bytes: 1 numbers for {schedule.stages} stages"):
+        program_of(schedule, message_bytes=[1.0])
+
+
 def received(program: Program) -> list[tuple[Task, int]]:
     index = program.index
     return [(index.tasks[at], send) for at, send in enumerate(index.source) if send >= 0]
