@@ -115,7 +115,7 @@ def head(job: Job, kernels: Kernels, cut: Slice) -> Parts:
 
 
 def late(ranks: int) -> float:
-    """How much later than the mean the last of `ranks` launches, in mean delays: a collective starts with its last rank.
+    """By how many mean delays the last of `ranks` launches after the mean: a collective starts with it.
 
     The maximum of n exponential delays is 1 + 1/2 + … + 1/n of their mean.
     """

@@ -130,7 +130,7 @@ def _core(job: Job, kernels: Kernels, cut: Slice) -> Parts:
 
 
 def fused_softmax(job: Job, cut: Slice) -> bool:
-    """Whether attention's softmax is within a kernel; a fused one falls back to single operations beside `BLOCK`."""
+    """Whether the softmax is within a kernel; a fused one falls back to single operations beside `BLOCK`."""
     matrices = cut.micro_batch * job.model.heads // cut.tensor
     return job.attention != "eager" and (job.attention != "fused" or matrices % BLOCK == 0)
 

@@ -193,7 +193,7 @@ def test_the_last_of_several_ranks_launches_at_the_maximum_of_exponential_delays
 
 
 def test_a_fused_softmax_needs_a_multiple_of_four_matrices_of_scores() -> None:
-    """Sixteen heads over eight ranks are two of a sequence: alone they take single operations, as eager attention does."""
+    """Sixteen heads over eight ranks are two of a sequence, which take single operations as eager attention does."""
     model = shape(4, 1024, 16)
     fused = Job(model, device("A100"), 8, 1024, 16, attention="fused")
     cuts = {
