@@ -12,9 +12,14 @@ from poise.cost.training.job import Job
 from poise.cost.training.kernels import Kernels
 from poise.cost.training.layout import OPERATIONS
 from poise.cost.training.network import Network
-from poise.cost.training.parts import Parts, Slice, adapters, block, light, mixer
+from poise.cost.training.parts import Parts, Slice, adapters, block, fused_softmax, light, mixer
 
 __all__ = ["Parts", "Pass", "Slice", "builder", "head", "layer"]
+
+
+SINGLE = 0.2
+"""What a softmax of single operations adds to a layer's launches: scale, mask, softmax and two conversions in place of
+one kernel, of some twenty kernels of a forward; as much of a backward's."""
 
 
 class Pass(NamedTuple):
@@ -61,7 +66,7 @@ def layer(job: Job, kernels: Kernels, network: Network, cut: Slice) -> Pass:
     if cut.tensor > 1:
         moved = 2.0 * tokens * model.hidden
         overlaps = kernels.new and model.moe is None and not job.adapters
-        both = 2.0 * float(network.reduce(moved, cut.tensor, 1)) * (use.tensor_new if overlaps else use.tensor)
+        both = 2.0 * network.reduce_near(moved, cut.tensor) * (use.tensor_new if overlaps else use.tensor)
         apart = job.gates_apart and model.gated and not cut.sequence_parallel
         forward_comm, backward_comm = both, both * (1.5 if apart else 1.0)
     if model.moe is not None:
@@ -83,11 +88,12 @@ def layer(job: Job, kernels: Kernels, network: Network, cut: Slice) -> Pass:
     if job.adapters:  # nothing but adapters has a weight gradient
         parts = Parts(parts.forward, parts.inputs).plus(adapters(job, kernels, cut, tokens))
     part = 0.0 if model.moe is None else model.moe.layers / model.layers * use.moe_s
-    launches = use.launch_s * (2.0 * (cut.tensor > 1) + 2.0 * (cut.expert > 1) + (cut.context - 1.0))
+    launches = use.launch_s * (2.0 * late(cut.tensor) + 2.0 * late(cut.expert) + (cut.context - 1.0))
+    single = 0.0 if fused_softmax(job, cut) else SINGLE
     multiplied = parts.forward - small.forward - core - functions
-    forward = _launched(parts.forward + forward_comm, use.forward_s + part + launches) - forward_comm
+    forward = _launched(parts.forward + forward_comm, use.forward_s * (1 + single) + part + launches) - forward_comm
     device = parts.inputs + parts.weights
-    back = _launched(device + backward_comm, use.backward_s + 1.5 * part + launches) - backward_comm
+    back = _launched(device + backward_comm, use.backward_s * (1 + single) + 1.5 * part + launches) - backward_comm
     share = parts.inputs / device
     whole_again = forward + forward_comm
     if job.early_stop and model.moe is None:
@@ -106,6 +112,14 @@ def head(job: Job, kernels: Kernels, cut: Slice) -> Parts:
     forward = kernels.wide(tokens, width, model.hidden) + loss
     back = 0.0 if job.adapters else kernels.wide(width, model.hidden, tokens)
     return Parts(forward, kernels.wide(tokens, model.hidden, width) + loss, back)
+
+
+def late(ranks: int) -> float:
+    """By how many mean delays the last of `ranks` launches after the mean: a collective starts with it.
+
+    The maximum of n exponential delays is 1 + 1/2 + … + 1/n of their mean.
+    """
+    return sum(1.0 / rank for rank in range(2, ranks + 1))
 
 
 def _launched(device_s: float, host_s: float) -> float:

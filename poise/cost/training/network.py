@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from poise.core.spec import Device
+from poise.cost.tables import SHIPPED, load_tables
 from poise.cost.training.figures import Figures
 from poise.cost.training.job import Job
 
@@ -28,7 +31,7 @@ class Network:
     """
 
     def __init__(self, job: Job, use: Figures) -> None:
-        self.inside, self.use = job.inside, use
+        self.device, self.inside, self.use = job.device, job.inside, use
         self.near_bw = (job.device.scaleup_bw or job.device.host_bw or job.far_bw) * REACHED / use.near
         self.far_bw = job.far_bw or self.near_bw
         self.rails = job.rails or job.inside
@@ -52,6 +55,15 @@ class Network:
     def reduce(self, moved: Array, ranks: Array, stride: Array) -> Array:
         """All-reduce of `moved` bytes: a reduce-scatter and an all-gather."""
         return 2.0 * self.scatter(moved, ranks, stride)
+
+    def reduce_near(self, moved: float, ranks: int) -> float:
+        """All-reduce of `moved` bytes by tensor ranks, which are neighbours: as NCCL's was measured in one server.
+
+        Beyond a server, and on devices of other vendors, as `reduce`.
+        """
+        if ranks < 2 or ranks > self.inside or self.device.vendor != "NVIDIA":
+            return float(self.reduce(moved, ranks, 1))
+        return self.use.near * _measured(self.device, moved, ranks)
 
     def exchange(self, moved: Array, ranks: Array, stride: Array, copies: int, *, once: bool = True) -> Array:
         """All-to-all of `moved` bytes from each rank, `copies` of every token to as many ranks.
@@ -79,3 +91,11 @@ def _met(groups: Array, copies: Array) -> Array:
     """Of `copies` drawn alike over `groups`, the part that is left where each group is met once."""
     copies = np.maximum(copies, 1e-9)
     return np.minimum(1.0, groups * (1 - (1 - 1 / groups) ** copies) / copies)
+
+
+@lru_cache(maxsize=1 << 14)
+def _measured(device: Device, moved: float, ranks: int) -> float:
+    """Seconds of NCCL's all-reduce alone, by the shipped tables."""
+    curve = load_tables(SHIPPED).curve("all_reduce", device, "bf16", "nccl")
+    assert curve is not None, "shipped tables hold all-reduces"
+    return curve.seconds(moved, ranks)

@@ -14,6 +14,10 @@ CHUNK = 128
 DROPOUT = 2.5
 """Passes over the scores that dropout takes: it reads and writes them, and writes a mask of half their bytes."""
 
+BLOCK = 4
+"""Matrices of scores (one a sequence and head) in a multiple of which Megatron-LM's causal softmax kernel takes them:
+the warps of a block (NVIDIA/Megatron-LM, fused_softmax.py, `is_kernel_available`)."""
+
 NORM, NORM_EAGER = (2.0, 3.0), (13.0, 25.0)
 ROTARY, ROTARY_EAGER = (2.0, 2.0), (10.0, 12.0)
 GATE, GATE_EAGER = (3.0, 5.0), (5.0, 9.0)
@@ -119,10 +123,16 @@ def _core(job: Job, kernels: Kernels, cut: Slice) -> Parts:
         near = kernels.flash(cut.micro_batch, queries, min(2.0 * model.window, job.sequence), heads, width)
         part = model.window_layers / model.layers
         return full.times(1 - part).plus(Parts(*near).times(part))
-    passes = (use.scores - (0.0 if job.dropout else DROPOUT)) * (use.eager if job.attention == "eager" else 1.0)
+    passes = (use.scores - (0.0 if job.dropout else DROPOUT)) * (1.0 if fused_softmax(job, cut) else use.eager)
     scores = cut.micro_batch * heads * queries * job.sequence
     forward, product = kernels.unfused(scores, width, passes), kernels.unfused(scores, width, 0.0)
     return Parts(forward, 2.0 * product + use.scores_back * (forward - product))
+
+
+def fused_softmax(job: Job, cut: Slice) -> bool:
+    """Whether the softmax is within a kernel; a fused one falls back to single operations beside `BLOCK`."""
+    matrices = cut.micro_batch * job.model.heads // cut.tensor
+    return job.attention != "eager" and (job.attention != "fused" or matrices % BLOCK == 0)
 
 
 def light(job: Job, kernels: Kernels, cut: Slice, tokens: float) -> tuple[Parts, float]:

@@ -14,7 +14,9 @@ from poise.cost.training import Job, Layout, predict, shape
 from poise.cost.training.columns import columns
 from poise.cost.training.figures import Figures
 from poise.cost.training.job import Attention, Fused
+from poise.cost.training.layer import builder, late, layer
 from poise.cost.training.network import Network
+from poise.cost.training.parts import Slice, fused_softmax
 from poise.cost.training.step import evaluate
 
 GPT = shape(24, 4096, 32)
@@ -167,3 +169,42 @@ def test_an_overlapped_exchange_hides_behind_a_forward_and_a_backward() -> None:
     hidden = alone.parts["exposed_in_layers"] - paired.parts["exposed_in_layers"]
     assert 0 < hidden <= alone.parts["exposed_in_layers"]
     assert paired.seconds < alone.seconds
+
+
+def test_tensor_ranks_of_a_server_reduce_as_nccl_was_measured() -> None:
+    """Other vendors' devices, and groups beyond a server, take the ring's form."""
+    near = Network(JOB, Figures())
+    for ranks in (2, 4, 8):
+        found = [near.reduce_near(moved, ranks) for moved in (1e5, 1e6, 1e7, 1e8, 1e9)]
+        assert found == sorted(found)
+        assert found[-1] == pytest.approx(float(near.reduce(1e9, ranks, 1)), rel=0.25)
+    rings = Network(replace(JOB, device=device("A100")), Figures())  # no switch sums there
+    assert rings.reduce_near(1e8, 8) > rings.reduce_near(1e8, 4) > rings.reduce_near(1e8, 2) > 0
+    assert near.reduce_near(1e8, 1) == 0
+    assert near.reduce_near(1e8, 16) == float(near.reduce(1e8, 16, 1))
+    other = Network(replace(JOB, device=device("MI300X")), Figures())
+    assert other.reduce_near(1e8, 8) == float(other.reduce(1e8, 8, 1))
+
+
+def test_the_last_of_several_ranks_launches_at_the_maximum_of_exponential_delays() -> None:
+    drawn = np.random.default_rng(0).exponential(size=(200_000, 8))
+    for ranks in (1, 2, 4, 8):
+        assert drawn[:, :ranks].max(axis=1).mean() - 1 == pytest.approx(late(ranks), abs=0.01)
+
+
+def test_a_fused_softmax_needs_a_multiple_of_four_matrices_of_scores() -> None:
+    """Sixteen heads over eight ranks are two of a sequence, which take single operations as eager attention does."""
+    model = shape(4, 1024, 16)
+    fused = Job(model, device("A100"), 8, 1024, 16, attention="fused")
+    cuts = {
+        (tensor, size): Slice(tensor, False, 1, 1, 1, size) for tensor in (1, 2, 4, 8) for size in (1, 2, 4)
+    }  # fmt: skip
+    single = [key for key, cut in cuts.items() if not fused_softmax(fused, cut)]
+    assert single == [(8, 1)]
+    assert all(fused_softmax(replace(fused, attention="flash"), cut) for cut in cuts.values())
+    assert not any(fused_softmax(replace(fused, attention="eager"), cut) for cut in cuts.values())
+    kernels, network = builder(fused, Figures())
+    alone, beside = (layer(fused, kernels, network, cuts[8, size]) for size in (1, 2))
+    eager = layer(replace(fused, attention="eager"), *builder(fused, Figures()), cuts[8, 1])
+    assert alone.forward > beside.forward  # launches of single operations, though half the work
+    assert alone.forward == pytest.approx(eager.forward, rel=0.05)
