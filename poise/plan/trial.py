@@ -79,7 +79,7 @@ class Trial:
         """The confidence that it holds, given the model's error and chance; None where either is not stated.
 
         The chances to miss add up, whatever their dependence. That of chance is one of a normal distribution whose 95 %
-        interval is `spread`; intervals of looks are ones of more, so that the chance is too large rather than too small.
+        interval is `spread`; intervals of looks are ones of more, so the chance is too large rather than too small.
         """
         if self.confidence is None or self.spread is None:
             return None
