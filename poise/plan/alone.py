@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 from poise.plan.fleet import Fleet
 from poise.plan.limits import Limits
@@ -24,7 +25,18 @@ def alone(found: SearchResult, limits: Limits, best: Trial | None = None) -> Tri
         return None
     bench = replace(found.bench, demand=found.bench.demand.bare)
     fewest = _fewest(first, bench, limits)
-    return best if best is not None and fewest.value(goal) >= best.value(goal) else fewest
+    return best if best is not None and fewest.value(goal) >= searched_value(found, best) else fewest
+
+
+def searched_value(found: SearchResult, best: Trial | None) -> float:
+    """The objective of the plan on the traffic of the search, by which others can be compared with it; energy varies.
+
+    Infinite without a plan.
+    """
+    if best is None:
+        return inf
+    searched = next((each for each in found.trials if each.fleet == best.fleet and not each.cut), best)
+    return searched.value(found.bench.goal)
 
 
 def _fewest(trial: Trial, bench: Bench, limits: Limits) -> Trial:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from poise.core.spec import Pool
 from poise.intervals.interval import Bounds
+from poise.plan.alone import searched_value
 from poise.plan.confidence import KINDS
 from poise.plan.goal import PARTS
 from poise.plan.search import SearchResult
@@ -50,11 +51,12 @@ def measurement(found: SearchResult, tried: Trial | None, best: Trial | None) ->
     goal, doubt = bench.goal, bench.doubt
     if goal.confidence is None or doubt is None:
         return None
+    worth = searched_value(found, best)
     more = replace(bench, doubt=replace(doubt, more=doubt.more + POINTS))
     able = [
         judged
         for each in [*found.trials, *([tried] if tried else [])]
-        if not each.cut and each.meets(goal.predicted) and (best is None or each.value(goal) < best.value(goal))
+        if not each.cut and each.meets(goal.predicted) and each.value(goal) < worth
         if not each.meets(goal) and (judged := more.judged(each)).meets(goal)
     ]
     chosen = min(able, key=found.rank, default=None)

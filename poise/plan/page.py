@@ -138,8 +138,8 @@ def _tiles(plan: Plan, best: Trial) -> Iterable[Tile]:
     yield Tile("SLO met", share, f"✓ {spread}target: {needed}", "good")
     if best.confidence is not None:
         wanted = plan.ask.goal.confidence
-        asked = "by the model's error" if wanted is None else f"target: {write(wanted, 'share')}"
-        yield Tile("Confidence", write(best.confidence, "share", 2), asked)
+        target = "by the model's error" if wanted is None else f"target: {write(wanted, 'share')}"
+        yield Tile("Confidence", write(best.confidence, "share", 2), target)
     if plan.changes is not None:
         more = "≥ " if plan.changes.beyond else ""
         yield Tile("Headroom", f"{more}{plan.changes.load:.3g}×", "of this load")

@@ -53,7 +53,8 @@ def narrowed_lines(plan: Plan, best: Trial) -> Iterator[str]:
                     f"{times(narrow.bounds(1.0))} by {found.rows} measurements of {doubt.own.file}"
                 )
     if not seen:
-        yield f"{doubt.own.file} has no measurements of {best.fleet.written}"
+        of = doubt.conditions(best.fleet, "ttft_s")[0]
+        yield f"{doubt.own.file} narrows nothing: it has no points of {of.weights} on {of.device} under {of.engine}"
 
 
 def measurement_lines(plan: Plan) -> Iterator[str]:
