@@ -266,6 +266,10 @@ def calibrate(
         Path | None,
         typer.Option(metavar="DIR", help="Fit operators to the profiles in DIR, for `cost: measured`."),
     ] = None,
+    points: Annotated[
+        Path | None,
+        typer.Option(metavar="TABLE", help="Compare predictions with your measured points, for `poise plan --own`."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the fitted cost, for `cost: {fitted: FILE}`.")
     ] = None,
@@ -288,6 +292,11 @@ def calibrate(
     from poise.runtime.recording import is_step
 
     of = Of(model, device, tensor)
+    if points is not None:
+        if recording is not None or profiles is not None or prior is not None or json is not None or of != Of():
+            raise UserError("--points: reads a table alone; leave all but --out and --quiet")
+        _validation("poise.validation.own", "calibrate --points").calibrate_points(points, out, quiet)
+        return
     if profiles is not None:
         if recording is not None or prior is not None or of != Of():
             raise UserError(
@@ -327,14 +336,20 @@ def whatif(options: RecordingOptions) -> None:
 @reads(ValidateOptions)
 def validate(options: ValidateOptions) -> None:
     """Compare predictions with measured runs."""
+    folder = _validation("poise.validation.command", "validate")
+    raise typer.Exit(FAILED if folder.validate_folder(options) else DONE)
+
+
+def _validation(module: str, command: str) -> Any:
+    """A module of `poise.validation`, which the wheel of Poise leaves out."""
+    from importlib import import_module
+
     try:
-        from poise.validation.command import validate_folder
-    except ModuleNotFoundError as error:  # the wheel of Poise leaves it out
+        return import_module(module)
+    except ModuleNotFoundError as error:
         if not (error.name or "").startswith("poise.validation"):
             raise
-        raise UserError(f"validate: poise-validation is not installed; {install('validate')}") from None
-
-    raise typer.Exit(FAILED if validate_folder(options) else DONE)
+        raise UserError(f"{command}: poise-validation is not installed; {install('validate')}") from None
 
 
 @app.command(cls=optional("json", "-"))

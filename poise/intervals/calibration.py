@@ -15,8 +15,8 @@ class Calibration:
     """A fitted error model, all in logarithms of slowness (measured time over predicted time).
 
     middle, spread: what each term adds to the middle and to the logarithm of the spread.  quantiles: errors over their
-    spread at `LEVELS`, by figure.  seen: names that calibration rows had.  own: the part of the spread that stays
-    after one, three and ten measurements of one's own, by figure.
+    spread at `LEVELS`, by figure.  seen: names that calibration rows had.  own: by figure, the part of the
+    variance that rows of one deployment have in common (`poise.intervals.own`).
     """
 
     middle: Mapping[str, float]

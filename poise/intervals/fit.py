@@ -14,9 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from poise.intervals.alike import common_part
 from poise.intervals.calibration import Calibration, new_terms
 from poise.intervals.conditions import FIGURES, Conditions
 from poise.intervals.interval import LEVELS
+from poise.intervals.own import ALIKE, deployment
 from poise.intervals.ridge import Floats, Ints, Mask, Terms
 
 FOLDS = 8
@@ -143,11 +145,25 @@ class Evidence:
 
     def calibration(self) -> Calibration:
         """The calibration by all rows."""
-        found = self.fit(np.ones(len(self.rows), dtype=bool))
+        found, figure = self.fit(np.ones(len(self.rows), dtype=bool)), self.rows[0].conditions.figure
+        alike = self.alike()
         return Calibration(
-            self._middle.named(found.middle), self._spread.named(found.spread),
-            {self.rows[0].conditions.figure: found.quantiles.tolist()}, frozenset(self._own.names),
+            self._middle.named(found.middle), self._spread.named(found.spread), {figure: found.quantiles.tolist()},
+            frozenset(self._own.names), {figure: {ALIKE: round(alike, 2)}} if alike else {},
         )  # fmt: skip
+
+    def alike(self) -> float:
+        """The part of the variance that rows of one deployment have in common, each source judged by the others."""
+        errors, every = np.zeros(len(self.rows)), np.ones(len(self.rows), dtype=bool)
+        low, middle, high = (LEVELS.index(level) for level in (0.1, 0.5, 0.9))
+        names: list[tuple[str, ...]] = [("", str(at)) for at in range(len(self.rows))]
+        for out in folds(self.rows, HELD_OUT["source"], every):
+            left = np.flatnonzero(out)
+            logs = self.logs_of(self.fit(~out), left)
+            errors[left] = 2 * (self.logs[left] - logs[:, middle]) / (logs[:, high] - logs[:, low])
+            for at in left.tolist():
+                names[at] = (self.rows[at].source, *map(str, deployment(self.rows[at].conditions)))
+        return common_part(names, errors)
 
 
 def calibrate(rows: Sequence[Seen], about: Mapping[str, str] | None = None) -> Calibration:
@@ -158,7 +174,8 @@ def calibrate(rows: Sequence[Seen], about: Mapping[str, str] | None = None) -> C
         {name: value for part in parts for name, value in part.spread.items()},
         {name: value for part in parts for name, value in part.quantiles.items()},
         frozenset(term for part in parts for term in part.seen),
-        about=about or {},
+        {name: value for part in parts for name, value in part.own.items()},
+        about or {},
     )
 
 

@@ -63,7 +63,7 @@ class Interval:
     def narrowed(self, shift: float, scale: float) -> Interval:
         """The interval with its middle moved by `shift` in logarithms and its width about it times `scale`."""
         middle = _through(0.5, LEVELS, self.logs)
-        return Interval(tuple(shift + scale * (each - middle) for each in self.logs), self.unseen)
+        return Interval(tuple(middle + shift + scale * (each - middle) for each in self.logs), self.unseen)
 
 
 def _through(x: float, xs: Sequence[float], ys: Sequence[float]) -> float:

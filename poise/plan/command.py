@@ -48,6 +48,7 @@ def ask(options: PlanOptions) -> PlanQuestion:
     """The question that the options state; UserError where they are not valid."""
     from poise.catalogue import device, model
     from poise.catalogue.engines import engine_defaults
+    from poise.intervals.own import Own, load_own
     from poise.plan.cap import read_caps
     from poise.plan.goal import AIMS, Goal, read_slo
     from poise.plan.plan import PlanQuestion
@@ -70,7 +71,7 @@ def ask(options: PlanOptions) -> PlanQuestion:
             _length(options.output_tokens, "--output-tokens"), options.sets, options.columns,
         ),
         model=model(options.model),
-        goal=Goal(slo, attainment, options.minimize, options.budget, options.power_w),  # type: ignore[arg-type]
+        goal=Goal(slo, attainment, options.minimize, options.budget, options.power_w, options.confidence or None),  # type: ignore[arg-type]
         devices=devices,
         prices=prices,
         basis=basis,
@@ -86,6 +87,7 @@ def ask(options: PlanOptions) -> PlanQuestion:
         seeds=options.seeds,
         scale=options.scale,
         start=read_start(options.start),
+        own=Own() if options.own is None else load_own(options.own),
     )  # fmt: skip
 
 

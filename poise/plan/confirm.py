@@ -30,7 +30,7 @@ ALIKE = 2
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """best: the first whose mean share over its seeds meets the goal.  sure: the first whose interval does.
+    """best: the first whose means over its seeds meet the goal.  sure: the first that does beyond chance.
 
     Either is None where no candidate does; they are one and the same where a fleet as good as the best is sure.
     times: how many times as much traffic would decide whether the best holds, None where it is sure, or none would.
@@ -102,7 +102,7 @@ class SeedRuns:
             self.pool.work(tasks, lambda done: self._add(seen, done, most))
             if len(seen) < look.seeds:
                 return trial
-            trial = joined([seen[seed] for seed in sorted(seen)], look.confidence)
+            trial = bench.judged(joined([seen[seed] for seed in sorted(seen)], look.confidence))
             if trial.side(bench.goal) or (look.seeds > FIRST and not trial.meets(bench.goal)):
                 break
         return trial
@@ -128,7 +128,7 @@ def _confirmed(found: SearchResult, limits: Limits, runs: SeedRuns) -> Confirmed
             best = seen if seen is not None and seen.meets(bench.goal) else trial
         if seen is not None and seen.meets(bench.goal):
             best = best or seen
-            if seen.side(bench.goal) > 0:
+            if seen.sure(bench.goal):
                 cheaper = best.value(bench.goal) < seen.value(bench.goal)
                 return Confirmed(best, seen, _times(best, bench)) if cheaper else Confirmed(seen, seen)
         for pool in trial.fleet.pools:

@@ -19,7 +19,8 @@ class Goal:
     """A service level, the share of arrivals that must meet it, the objective, and limits.
 
     attainment: share of arrivals in (0, 1].  budget: dollars per hour.  power_w: watts of all devices together, each
-    at the power that it may draw (its TDP, or its cap).
+    at the power that it may draw (its TDP, or its cap).  confidence: with which it must hold given the model's error,
+    in (0, 1); None: by predicted values alone.
     """
 
     slo: Slo
@@ -27,11 +28,17 @@ class Goal:
     minimize: Aim = "cost"
     budget: float | None = None
     power_w: float | None = None
+    confidence: float | None = None
 
     @property
     def unlimited(self) -> Goal:
         """The same without budget and power limit."""
         return replace(self, budget=None, power_w=None)
+
+    @property
+    def predicted(self) -> Goal:
+        """The same by predicted values alone."""
+        return replace(self, confidence=None)
 
 
 def read_slo(text: str) -> tuple[Slo, float]:

@@ -37,6 +37,19 @@ class PlanOptions:
     budget: Annotated[
         float | None, typer.Option(metavar="X", help="Highest price of the fleet, in dollars per hour.")
     ] = None
+    confidence: Annotated[
+        float,
+        typer.Option(
+            metavar="P",
+            min=0.0,
+            max=0.99,
+            help="With which confidence the SLO must hold, given the model's error; 0: by predicted values alone.",
+        ),
+    ] = 0.8
+    own: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Your measurements, from poise calibrate --points, to narrow the error."),
+    ] = None
     power_w: Annotated[float | None, typer.Option(metavar="X", help="Highest power of all devices, in watts.")] = None
     cap_w: Annotated[
         str | None, typer.Option(metavar="CAPS", help="Power caps: none, ladder, or watts, as in H100=500,L40S=250.")

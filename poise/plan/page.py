@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from poise.plan.names import NAMES
 from poise.plan.plan import Plan
 from poise.plan.rows import HEADS, cells, tidy
 from poise.plan.scale import Scaled, pool_name
+from poise.plan.share import least
 from poise.plan.show import basis, certainty, share, spent, what_changes, written
 from poise.plan.trial import Trial
-from poise.plan.verdict import NAMES, answer, nothing, slack
+from poise.plan.verdict import answer, nothing, slack
 from poise.report.chart import WIDTH, Extras, Goal, Line, Scale, chart, swatch
 from poise.report.files import replacing
 from poise.report.frame import document
@@ -39,7 +41,7 @@ from poise.report.wording import Kind, duration, significant, write
 HOLDS, MISSES, CHOSEN = 2, 1, 0
 """Colours of fleets that hold, of those that do not, and of the plan."""
 
-COLUMNS = (0, 2, 4, 3, 5, 6, 7, 8, 9, 1)
+COLUMNS = (0, 2, 4, 5, 3, 6, 7, 8, 9, 10, 1)
 """The order of `HEADS` on the page: a phone shows the first ones."""
 
 NAMED = 5
@@ -128,13 +130,19 @@ def _card(plan: Plan) -> str:
 
 def _tiles(plan: Plan, best: Trial) -> Iterable[Tile]:
     needed = write(plan.ask.goal.attainment, "share")
-    spread = "" if best.spread is None else f"± {100 * best.spread:.2g} %, "
+    low = least(best)
+    share = write(best.attainment, "share") if low is None else f"≥ {write(low, 'share', 3)}"
+    spread = "" if best.spread is None or low is not None else f"± {100 * best.spread:.2g} %, "
     if best.fleet.price_per_hour:
         yield Tile("Price", f"${best.fleet.price_per_hour:.2f}/h", f"{best.fleet.devices} devices")
-    yield Tile("SLO met", write(best.attainment, "share"), f"✓ {spread}target: {needed}", "good")
+    yield Tile("SLO met", share, f"✓ {spread}target: {needed}", "good")
+    if best.confidence is not None:
+        wanted = plan.ask.goal.confidence
+        target = "by the model's error" if wanted is None else f"target: {write(wanted, 'share')}"
+        yield Tile("Confidence", write(best.confidence, "share", 2), target)
     if plan.changes is not None:
-        least = "≥ " if plan.changes.beyond else ""
-        yield Tile("Headroom", f"{least}{plan.changes.load:.3g}×", "of this load")
+        more = "≥ " if plan.changes.beyond else ""
+        yield Tile("Headroom", f"{more}{plan.changes.load:.3g}×", "of this load")
     yield Tile("Power", f"{best.watts / 1000:.2f} kW", f"{best.fleet.power_w / 1000:.3g} kW at most")
 
 

@@ -14,16 +14,20 @@ from poise.core.spec import Belief, Device, Engine, Format, Pool
 from poise.experiment.interrupts import interrupts
 from poise.experiment.progress import Meter
 from poise.experiment.workers import Workers
+from poise.intervals.own import Own
+from poise.plan.alone import alone
 from poise.plan.answer import Chosen
 from poise.plan.autoscale import Autoscale, autoscale
 from poise.plan.cap import Caps
 from poise.plan.change import Changes, changes
+from poise.plan.confidence import doubt_of
 from poise.plan.confirm import confirm
 from poise.plan.demand import REQUESTS, Demand
 from poise.plan.deploy.setting import Setting
 from poise.plan.fleet import Fleet, unit_name
 from poise.plan.goal import Goal
 from poise.plan.limits import Limits
+from poise.plan.measure import Measurement, measurement
 from poise.plan.near_misses import closest, smaller
 from poise.plan.prices import Price
 from poise.plan.rows import record
@@ -55,7 +59,7 @@ class PlanQuestion:
     whether prefill and decode may be separate, and whether one role may have several kinds of replica.  widest: most
     devices of one replica.  caps: power caps to try, by device.  requests: of one simulation.  seeds: most of a fleet.
     scale: whether scalers are simulated (None: where they could save much, and soon).  start: how long a replica takes
-    to serve.
+    to serve.  own: measurements of one's own, which narrow the model's error.
     """
 
     source: Source
@@ -77,6 +81,7 @@ class PlanQuestion:
     seeds: int = SEEDS
     scale: bool | None = None
     start: Start = field(default_factory=Start)
+    own: Own = field(default_factory=Own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,8 @@ class Plan:
 
     workload: the section of a scenario.  unlimited: what would be best without budget, power limit and numbers of
     devices, where nothing holds within them.
+    alone: the best by predicted values alone, of the fleets tried and those with fewer replicas; None where there is no
+    goal of confidence.  measurement: one that could save something.
     changes, scaling, spot, scaled: None where there is no best, or no result.
     first_s, wall_s: seconds until the first fleet that holds (None: none did), and until the plan.
     """
@@ -99,6 +106,8 @@ class Plan:
     sure: Trial | None = None
     times: float | None = None
     unlimited: Trial | None = None
+    alone: Trial | None = None
+    measurement: Measurement | None = None
     changes: Changes | None = None
     scaling: Autoscale | None = None
     spot: Spot | None = None
@@ -174,7 +183,7 @@ class Plan:
         return Chosen(
             self.best, others, self.ask.goal, self.demand.rate, self.changes,
             confirmed=not self.found.interrupted, sure=self.sure is self.best,
-            safer=None if self.sure is self.best else self.sure,
+            safer=None if self.sure is self.best else self.sure, alone=self.alone,
         )  # fmt: skip
 
     def frame(self) -> DataFrame:
@@ -255,7 +264,11 @@ def plan(ask: PlanQuestion, ways: SearchOptions | None = None) -> Plan:
     available = {name: each.limit for name, each in ask.prices.items() if each.limit is not None}
     limits = Limits(ask.goal, available)
     where = space(kinds.able, demand, ask.goal, ask.cost, available=available, split=ask.split, mix=ask.mix)
-    bench = Bench(demand, ask.goal, ask.cost, ask.belief, engine_defaults(ask.engine.name).front(demand.prompt))
+    doubt = doubt_of(ask.cost, ask.goal.attainment, ask.own)
+    bench = Bench(
+        demand, ask.goal, ask.cost, ask.belief, engine_defaults(ask.engine.name).front(demand.prompt),
+        None if isinstance(doubt, str) else doubt,
+    )  # fmt: skip
     before_s = time.perf_counter() - since
     found = _search(where, bench, limits, ways, ways.time_s)
     left_s = None if ways.time_s is None else ways.time_s - (time.perf_counter() - since)
@@ -294,6 +307,8 @@ def _finished(plan: Plan, limits: Limits, ways: SearchOptions, left_s: float | N
             plan = replace(plan, best=best, sure=confirmed.sure, times=confirmed.times)
             found.settle(smaller(best, plan.ask.goal))
             if not stop.is_set():
+                plan = _compared(plan, limits, best)
+            if not stop.is_set():
                 plan = replace(plan, changes=changes(best, found.trials, found.bench))
             if not stop.is_set():
                 plan = replace(plan, spot=spot(best.fleet, plan.ask.prices, found.bench))
@@ -303,7 +318,7 @@ def _finished(plan: Plan, limits: Limits, ways: SearchOptions, left_s: float | N
             if not why_not(bound, plan.demand, plan.ask.scale):
                 plan = replace(plan, scaled=scale(best.fleet, found.bench, plan.ask.start, stop.is_set))
         elif not stop.is_set():
-            plan = replace(plan, best=None, scaling=None)
+            plan = _compared(replace(plan, best=None, scaling=None), limits, None)
             found.settle(closest)
             if limits != Limits(free):
                 wide = replace(found.bench, goal=free)
@@ -311,6 +326,12 @@ def _finished(plan: Plan, limits: Limits, ways: SearchOptions, left_s: float | N
                 plan = replace(plan, unlimited=again.winner)
         found.interrupted = stop.is_set()
     return plan
+
+
+def _compared(plan: Plan, limits: Limits, best: Trial | None) -> Plan:
+    """The plan with the best by predicted values alone, and what a measurement could save."""
+    predicted = alone(plan.found, limits, best)
+    return replace(plan, alone=predicted, measurement=measurement(plan.found, predicted, best))
 
 
 def _make(trial: Trial) -> tuple[str, ...]:

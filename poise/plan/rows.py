@@ -6,14 +6,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from poise.plan.goal import Goal
+from poise.plan.share import in_table
 from poise.plan.trial import Trial
 from poise.report.tidy import Row, between
 
-HEADS = ("fleet", "router", "$/h", "devices", "SLO met", "TTFT s", "TPOT ms", "kW", "$/Mtok", "J/token")
+HEADS = (
+    "fleet", "router", "$/h", "devices", "SLO met", "confidence", "TTFT s", "TPOT ms", "kW", "$/Mtok", "J/token"
+)  # fmt: skip
 
 UNITS = {
-    "price_per_hour": "USD/h", "devices": "", "attainment": "1", "ttft_s": "s", "tpot_s": "s", "e2e_s": "s",
-    "program_s": "s", "watts": "W", "usd_per_mtok": "USD/Mtok", "j_per_mtok": "J/Mtok", "busy_time": "1",
+    "price_per_hour": "USD/h", "devices": "", "attainment": "1", "confidence": "1", "ttft_s": "s", "tpot_s": "s",
+    "e2e_s": "s", "program_s": "s", "watts": "W", "usd_per_mtok": "USD/Mtok", "j_per_mtok": "J/Mtok", "busy_time": "1",
 }  # fmt: skip
 """The figures of a fleet, with their units."""
 
@@ -49,13 +52,13 @@ def _figure(trial: Trial, name: str) -> float | None:
 
 def cells(trial: Trial) -> Sequence[str]:
     """A fleet's row of a table under `HEADS`."""
-    fleet, most = trial.fleet, "≤ " if trial.cut else ""
-    interval = "" if trial.spread is None else f" ± {100 * trial.spread:.2g}"
+    fleet = trial.fleet
     return (
         fleet.written, fleet.router, f"{fleet.price_per_hour:.2f}" if fleet.price_per_hour else "–",
-        str(fleet.devices), f"{most}{100 * trial.attainment:.2f}{interval} %", _number(trial.ttft_s, 1, ".3f"),
-        _number(trial.tpot_s, 1000, ".1f"), f"{trial.watts / 1000:.2f}", _number(trial.usd_per_mtok, 1, ".3f"),
-        _number(trial.j_per_mtok, 1e-6, ".3f"),
+        str(fleet.devices), in_table(trial),
+        "–" if trial.confidence is None or trial.cut else f"{100 * trial.confidence:.0f} %",
+        _number(trial.ttft_s, 1, ".3f"), _number(trial.tpot_s, 1000, ".1f"), f"{trial.watts / 1000:.2f}",
+        _number(trial.usd_per_mtok, 1, ".3f"), _number(trial.j_per_mtok, 1e-6, ".3f"),
     )  # fmt: skip
 
 

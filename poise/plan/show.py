@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from math import ceil
 
 from poise.plan.demand import MOST
+from poise.plan.names import NAMES
 from poise.plan.plan import Plan
 from poise.plan.rows import HEADS, cells
 from poise.plan.scale import SAVES, Scaled, ScaledPlan, pool_name, why_not
+from poise.plan.share import in_list
+from poise.plan.sureness import confidence_lines, measurement_lines
 from poise.plan.trial import Trial
-from poise.plan.verdict import NAMES, answer, binding, nothing, slack
+from poise.plan.verdict import answer, binding, nothing, slack
 from poise.report.table import show
 
 ROWS = 8
@@ -25,7 +28,7 @@ def show_plan(plan: Plan) -> None:
     best = plan.best
     print(answer(plan))
     if best is None:
-        print("\n".join(f"- {line}" for line in nothing(plan)))
+        print("\n".join(f"- {line}" for line in [*nothing(plan), *measurement_lines(plan)]))
         return
     print()
     others = [trial for trial in plan.ranked if trial is not best]
@@ -56,6 +59,7 @@ def certainty(plan: Plan, best: Trial) -> Iterator[str]:
     """How sure the plan is, how far it stays from the limits, and which cheaper fleets held in the search alone."""
     goal = plan.ask.goal
     yield from _risk(plan, best)
+    yield from confidence_lines(plan, best)
     parts = ", ".join(f"{NAMES[name]} {share:.0%} below" for name, share in slack(best, goal).items())
     yield f"slack: {parts}; what binds: {binding(plan)}"
     if plan.refuted:
@@ -139,13 +143,13 @@ def _risk(plan: Plan, best: Trial) -> Iterator[str]:
         return
     goal = f"{100 * plan.ask.goal.attainment:g} %"
     if plan.sure is best:
-        yield f"sure: {_interval(best)} of the requests meet the SLO over {_seeds(plan, best)}, above the {goal} asked"
+        yield f"sure: {in_list(best)} of the requests meet the SLO over {_seeds(plan, best)}, above the {goal} asked"
         return
-    parts = [f"not sure: {_interval(best)} over {_seeds(plan, best)}, around the {goal} asked", decides(plan, best)]
+    parts = [f"not sure: {in_list(best)} over {_seeds(plan, best)}, around the {goal} asked", decides(plan, best)]
     if plan.sure is not None:
         fleet = plan.sure.fleet
         price = f"${fleet.price_per_hour:.2f}/h, " if fleet.price_per_hour else ""
-        more = f"{price}{_interval(plan.sure)} over {_seeds(plan, plan.sure)}"
+        more = f"{price}{in_list(plan.sure)} over {_seeds(plan, plan.sure)}"
         parts.append(f"{fleet.written}, {fleet.router} ({more}) is sure")
     else:
         parts.append("no fleet near it is sure either")
@@ -174,15 +178,9 @@ def _seeds(plan: Plan, trial: Trial) -> str:
     return f"{trial.seeds} stretches of the trace at that rate" if plan.demand.recorded else f"{trial.seeds} seeds"
 
 
-def _interval(trial: Trial) -> str:
-    share = f"{100 * trial.attainment:.2f}"
-    return (
-        f"{share} % (too short to say how far off)" if trial.spread is None else f"{share} ± {100 * trial.spread:.2g} %"
-    )
-
-
 def what_changes(plan: Plan) -> Iterator[str]:
     """More load, a lost replica, other prices and looser limits, a sentence each."""
+    yield from measurement_lines(plan)
     changes = plan.changes
     if changes is None:
         return

@@ -8,6 +8,7 @@ from math import inf
 
 from poise.plan.fleet import Fleet
 from poise.plan.fleet_template import FleetTemplate
+from poise.plan.goal import Goal
 from poise.plan.trial import Bench, Trial
 
 HIGHEST = 4
@@ -58,7 +59,7 @@ def climb(
         if high:
             rung = (low + high) // 2
         elif low >= HIGHEST * kind.first:
-            sized.why = _short(sized.trials[-1])
+            sized.why = _short(sized.trials[-1], bench.goal)
             break
         else:
             rung, step = low + step, 2 * step
@@ -77,10 +78,12 @@ def _tried(sized: Sized, bench: Bench, fleet: Fleet, patience: float) -> Trial:
     return trial
 
 
-def _short(trial: Trial) -> str:
+def _short(trial: Trial, goal: Goal) -> str:
     """Why more replicas did not help."""
     if trial.cut:
         return f"at most {trial.attainment:.1%} meet the SLO with {trial.fleet.written}"
+    if trial.meets(goal.predicted):
+        return f"{trial.fleet.written} holds with {trial.confidence or 0.0:.0%} confidence only"
     worst = max(trial.misses, key=lambda name: trial.misses[name], default="")
     missed = f", {trial.misses[worst]:.1%} miss {worst}" if worst else ""
     return f"{trial.attainment:.1%} meet the SLO with {trial.fleet.written}{missed}"

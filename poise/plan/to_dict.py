@@ -8,6 +8,7 @@ from typing import Any
 from poise.core.version import version
 from poise.plan.plan import Plan
 from poise.plan.scale import Scaled, pool_name
+from poise.plan.sureness import model_error
 from poise.plan.trial import Trial
 from poise.plan.verdict import answer, binding, nothing, slack
 
@@ -34,6 +35,8 @@ def as_dict(plan: Plan) -> dict[str, Any]:
         "why_none": [] if best is not None else nothing(plan),
         "without_limits": None if plan.unlimited is None else plan.unlimited.as_dict(),
         "next_best": [trial.as_dict() for trial in plan.ranked[1:]],
+        "by_predicted_values_alone": None if plan.alone is None else plan.alone.as_dict(),
+        "model_error": model_error(plan),
         "refuted": [trial.as_dict() for trial in plan.refuted],
         "pareto": [trial.as_dict() for trial in plan.pareto],
         "changes": None if plan.changes is None else asdict(plan.changes),
@@ -72,5 +75,6 @@ def _plan(plan: Plan, best: Trial) -> dict[str, Any]:
         for pool in best.fleet.pools
     ]  # fmt: skip
     return {
-        **best.as_dict(), "pools": pools, "slack": slack(best, plan.ask.goal), "binding": binding(plan),
+        **best.as_dict(), "pools": pools, "slack": slack(best, plan.ask.goal),
+        "confidence_with_chance": best.surety(plan.ask.goal), "binding": binding(plan),
     }  # fmt: skip

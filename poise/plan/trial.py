@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, inf
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from poise.core.records.records import Run
 from poise.core.spec import Belief, Slo
 from poise.core.units import SECOND, ps
+from poise.plan.confidence import Doubt
 from poise.plan.demand import Demand
 from poise.plan.early_stop import SloFeasibility, looser
 from poise.plan.fleet import Fleet
@@ -46,6 +48,8 @@ class Trial:
     watts, usd_per_mtok, j_per_mtok: of all devices; busy_time: share of time with a running step.
     cut: ended once it could not hold; then attainment is what it could have reached at most, the figures are None, and
     watts, busy_time, hit and misses are those until then.
+    confidence: with which the limits hold for the goal's share, given the model's error (`plan.confidence`); None where
+    that is not stated.
     """
 
     fleet: Fleet
@@ -63,10 +67,32 @@ class Trial:
     misses: dict[str, float]
     cut: bool = False
     seeds: int = 1
+    confidence: float | None = None
 
     def meets(self, goal: Goal) -> bool:
-        """Whether enough arrivals met the SLO."""
-        return self.attainment >= goal.attainment
+        """Whether enough arrivals met the SLO, with the confidence that the goal asks for."""
+        if self.attainment < goal.attainment:
+            return False
+        return goal.confidence is None or self.confidence is None or self.confidence >= goal.confidence
+
+    def surety(self, goal: Goal) -> float | None:
+        """The confidence that it holds, given the model's error and chance; None where either is not stated.
+
+        The chances to miss add up, whatever their dependence. That of chance is one of a normal distribution whose 95 %
+        interval is `spread`; intervals of looks are ones of more, so the chance is too large rather than too small.
+        """
+        if self.confidence is None or self.spread is None:
+            return None
+        gap = self.attainment - goal.attainment
+        missed = NormalDist(0, max(self.spread, 1e-12) / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)).cdf(-gap)
+        return max(0.0, self.confidence - missed)
+
+    def sure(self, goal: Goal) -> bool:
+        """Whether the interval of the share lies above the goal, and the confidence holds with chance counted."""
+        if self.side(goal) <= 0:
+            return False
+        surety = self.surety(goal)
+        return goal.confidence is None or surety is None or surety >= goal.confidence
 
     def side(self, goal: Goal) -> int:
         """1 where the interval of the share lies at or above the goal, -1 where below it, 0 where it contains it."""
@@ -107,6 +133,7 @@ class Bench:
 
     front_s: seconds that an engine's server adds before the first token, which the simulation does not have; a program
     pays them once for each of its requests, as if these followed one another.
+    doubt: what is known of the cost's error; None where that is not stated.
     """
 
     demand: Demand
@@ -114,6 +141,7 @@ class Bench:
     cost: Cost
     belief: Belief = field(default_factory=Belief)
     front_s: float = 0.0
+    doubt: Doubt | None = None
 
     @property
     def slo(self) -> Slo:
@@ -147,7 +175,7 @@ class Bench:
         warmup = self.demand.warmup_s
         figures = [measure(run, fleet.cluster(), self.slo, warmup_s=warmup) for run in runs]
         shares = [_share(run, self.slo, warmup) for run in runs]
-        return Trial(
+        found = Trial(
             fleet=fleet,
             attainment=mean(shares),
             spread=_spread(runs, shares, self.slo, warmup),
@@ -163,6 +191,14 @@ class Bench:
             misses=_misses(runs, self.slo, warmup),
             seeds=len(runs),
         )
+        return self.judged(found)
+
+    def judged(self, trial: Trial) -> Trial:
+        """The trial with the confidence of its own figures."""
+        if self.doubt is None:
+            return trial
+        reached = {name: getattr(trial, name) for name in PARTS}
+        return replace(trial, confidence=self.doubt.confidence(trial.fleet, self.goal.slo, reached))
 
     def whole(self, trial: Trial) -> Trial:
         """The full trial, if it was cut."""

@@ -6,16 +6,11 @@ from collections.abc import Iterator
 
 from poise.plan.fleet import Fleet, unit_name
 from poise.plan.goal import PARTS, Goal
+from poise.plan.names import NAMES
 from poise.plan.near_misses import closest, smaller
 from poise.plan.plan import Plan
 from poise.plan.trial import Trial
 
-NAMES = {
-    "ttft_s": "time to first token",
-    "tpot_s": "time per output token",
-    "e2e_s": "time to the end",
-    "program_s": "time of a program",
-}
 LIMITS = {
     "kv": "the KV cache holds no more at once",
     "sequences": "the engine runs no more at once (max_sequences)",
@@ -36,6 +31,8 @@ def binding(plan: Plan) -> str:
     if best is None:
         return ""
     near = smaller(best, plan.ask.goal)(plan.found.trials)
+    if near is not None and near.meets(plan.ask.goal.predicted):
+        return f"the confidence, {near.confidence or 0.0:.0%} with {near.fleet.written}"
     if near is not None:
         return f"{_missed(near)} with {near.fleet.written}"
     if best.fleet.replicas == 1:
@@ -56,11 +53,25 @@ def nothing(plan: Plan) -> list[str]:
         best = plan.unlimited.fleet
         text = f"{best.written} at ${best.price_per_hour:.2f} an hour, {best.devices} devices and {best.power_w:,.0f} W"
         return [f"nothing holds the SLO within the limits; without them the best is {text}"]
+    if plan.alone is not None:
+        return [_unsure(plan, plan.alone)]
     lines = [f"no fleet that was tried holds the SLO for {goal.attainment:.4g} of the requests"]
     near = closest(plan.found.trials)
     if near is not None:
         lines.append(f"the best reaches {near.attainment:.2%}: {near.fleet.written} ({_missed(near)})")
     return lines + list(dict.fromkeys(why for why in plan.found.why.values() if why))[:REACHED]
+
+
+def _unsure(plan: Plan, alone: Trial) -> str:
+    """That fleets hold by predicted values alone."""
+    wanted, goal = plan.ask.goal.confidence or 0.0, plan.ask.goal
+    able = [each for each in plan.found.trials if not each.cut and each.meets(goal.predicted)]
+    surest = max([*able, alone], key=lambda each: each.confidence or 0.0)
+    return (
+        f"no fleet that was tried holds the SLO with {wanted:.0%} confidence; the surest, {surest.fleet.written}, does "
+        f"with {surest.confidence or 0.0:.0%}; by predicted values alone (--confidence 0) the best is "
+        f"{alone.fleet.written}"
+    )
 
 
 def slack(trial: Trial, goal: Goal) -> dict[str, float]:

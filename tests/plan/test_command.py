@@ -138,7 +138,7 @@ def check_page(page: str, best: dict[str, Any], out: Path) -> None:
     words = read(page).sections
     assert next(iter(words)) == "answer" and best["fleet"] in words["answer"]
     assert f"${best['price_per_hour']:.2f}/h" in words["answer"]
-    assert words["holds"][1:3] == ["Fleet", "$/h"] and words["holds"][11] == best["fleet"]
+    assert words["holds"][1:3] == ["Fleet", "$/h"] and words["holds"][12] == best["fleet"]
     for name in ("vllm.sh", "gateway.yaml", "kubernetes.yaml", "scenario.yaml"):
         assert (out / name).read_text().strip() in words["files"], name
     assert page.count(">target: 99 %</text>") == 2 and ">SLO: 1 s</text>" in page and ">SLO: 50 ms</text>" in page
