@@ -33,8 +33,9 @@ def main(folders: list[str]) -> None:
         "made": f"{datetime.now(UTC):%Y-%m-%d} by bench/fit_intervals.py",
         "rows": f"{len(rows)} of {len({row.source for row in rows})} sources",
     }
-    FILE.write_text(text_of(calibrate(rows, about)), encoding="utf-8")
-    show_held(rows, sys.stdout)
+    calibration = calibrate(rows, about)
+    FILE.write_text(text_of(calibration), encoding="utf-8")
+    show_held(rows, sys.stdout, calibration)
 
 
 if __name__ == "__main__":

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from math import log
+from random import Random
 from typing import NamedTuple
 
 import numpy as np
 
+from poise.intervals.alike import COUNTS
+from poise.intervals.calibration import Calibration
 from poise.intervals.fit import HELD_OUT, Evidence, Seen, by_figure, folds
 from poise.intervals.interval import Interval
+from poise.intervals.own import ALIKE, Found, Own, deployment, narrowed, stays
 
 STATED = (0.8, 0.9)
 """The confidences that are checked."""
+
+OWN = (1, 3, 10)
+"""How many rows of one's own narrow an interval, where that is checked."""
+
+DRAWS, FURTHER = 6, 3
+"""How often own rows are drawn from a deployment, and how many others are then looked at."""
 
 
 class Held(NamedTuple):
@@ -34,6 +46,19 @@ class Share(NamedTuple):
     rows: int
     held: tuple[float, ...]
     width: float
+
+
+class OwnShare(NamedTuple):
+    """How often intervals held that `own` rows of the deployment had narrowed: the shares at `STATED`.
+
+    deployments: those with more rows than these.  stays: the part of the spread that is left.
+    """
+
+    figure: str
+    own: int
+    deployments: int
+    held: tuple[float, ...]
+    stays: float
 
 
 def held_out(rows: Sequence[Seen]) -> list[Held]:
@@ -64,3 +89,41 @@ def shares(held: Sequence[Held], group: Callable[[Held], str]) -> list[Share]:
         )
         for (name, by), some in sorted(groups.items())
     ]  # fmt: skip
+
+
+def own_shares(held: Sequence[Held], calibration: Calibration) -> list[OwnShare]:
+    """The shares by figure and number of own rows, drawn from the deployment; its source was left out of the fit."""
+    groups: dict[str, dict[Hashable, list[Held]]] = defaultdict(lambda: defaultdict(list))
+    for each in held:
+        if each.by == "source":
+            of = deployment(each.row.conditions)
+            groups[of.figure][each.row.source, of].append(each)
+    return [
+        _own_share(figure, [some for some in deployments.values() if len(some) > own], own, calibration)
+        for figure, deployments in groups.items()
+        for own in OWN
+        if ALIKE in calibration.own.get(figure, {}) and any(len(some) > own for some in deployments.values())
+    ]
+
+
+def _own_share(figure: str, deployments: Sequence[Sequence[Held]], own: int, calibration: Calibration) -> OwnShare:
+    draw = Random(own)
+    found = [
+        np.mean([_narrowed_holds(draw.sample(some, min(len(some), own + FURTHER)), own, calibration)
+                 for _ in range(DRAWS)], axis=0)
+        for some in deployments
+    ]  # fmt: skip
+    held = np.average(found, axis=0, weights=[len(some) ** COUNTS for some in deployments])
+    return OwnShare(figure, own, len(found), tuple(held.tolist()), stays(calibration.own[figure][ALIKE], own))
+
+
+def _narrowed_holds(drawn: Sequence[Held], own: int, calibration: Calibration) -> list[float]:
+    """The shares at `STATED` of all rows but the first `own`, which narrow the intervals."""
+    of = drawn[0].row.conditions
+    off = sum(each.row.log - log(each.interval.factor(0.5)) for each in drawn[:own]) / own
+    known = Own((Found(deployment(of), own, of.slower * off),))
+    further = [
+        each._replace(interval=narrowed(each.interval, each.row.conditions, known, calibration))
+        for each in drawn[own:]
+    ]  # fmt: skip
+    return [float(np.mean([each.holds(level) for each in further])) for level in STATED]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
+from poise.intervals.calibration import Calibration
 from poise.intervals.fit import HELD_OUT, Seen
-from poise.intervals.held_out import STATED, Held, Share, held_out, shares
+from poise.intervals.held_out import STATED, Held, Share, held_out, own_shares, shares
+from poise.intervals.shipped import shipped
 from poise.report.table import show
 from poise.report.wording import MISSING
 from poise.validation.answer import Answer
@@ -25,10 +27,22 @@ GROUPS: dict[str, Callable[[Held], str]] = {
 }
 
 
-def show_held(rows: Sequence[Seen], out: TextIO) -> None:
-    """A line for each kind of figure: how often intervals for 80 % and 90 % hold, by what was left out."""
+def show_held(rows: Sequence[Seen], out: TextIO, calibration: Calibration | None = None) -> None:
+    """A line for each kind of figure: how often intervals for 80 % and 90 % hold, by what was left out.
+
+    Then how often those hold that rows of the same deployment narrow.  calibration: how alike these are; as shipped.
+    """
     title = "Stated intervals hold, with a row's own source, model or device left out"
-    _table(title, held_out(rows), lambda each: each.row.conditions.figure, out)
+    held = held_out(rows)
+    _table(title, held, lambda each: each.row.conditions.figure, out)
+    head = ["", "own rows", "deployments", *(f"{level:.0%}, source" for level in STATED), "spread left"]
+    table = [
+        (each.figure, str(each.own), f"{each.deployments:,}", *(f"{share:.0%}" for share in each.held),
+         f"{each.stays:.2f}")
+        for each in own_shares(held, calibration or shipped())
+    ]  # fmt: skip
+    if table:
+        show("Intervals narrowed by rows of the same deployment hold for its other rows", head, table, out)
 
 
 def show_by_group(answers: Sequence[Answer], out: TextIO) -> None:
