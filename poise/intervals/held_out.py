@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from math import log
 from random import Random
@@ -76,19 +76,23 @@ def _held_out(rows: Sequence[Seen]) -> Iterator[Held]:
                 yield Held(rows[at], name, Interval(tuple(own)))
 
 
-def shares(held: Sequence[Held], group: Callable[[Held], str]) -> list[Share]:
-    """The shares by group and by what was left out."""
+def shares(held: Sequence[Held], group: Callable[[Held], str], *, alike: bool = False) -> list[Share]:
+    """The shares by group and by what was left out.
+
+    alike: every source, model and device together counts as one, however many rows it has: rows of one sweep hold or
+    fail together, and a few sweeps have most rows.
+    """
     groups: dict[tuple[str, str], list[Held]] = {}
     for each in held:
         groups.setdefault((group(each), each.by), []).append(each)
-    return [
-        Share(
-            name, by, len(some),
-            tuple(float(np.mean([each.holds(level) for each in some])) for level in STATED),
-            float(np.median([each.interval.width for each in some])),
-        )
-        for (name, by), some in sorted(groups.items())
-    ]  # fmt: skip
+    return [_share(name, by, some, alike) for (name, by), some in sorted(groups.items())]
+
+
+def _share(name: str, by: str, some: Sequence[Held], alike: bool) -> Share:
+    counts = Counter(each.row.cluster for each in some)
+    weights = [1 / counts[each.row.cluster] if alike else 1.0 for each in some]
+    held = tuple(float(np.average([each.holds(level) for each in some], weights=weights)) for level in STATED)
+    return Share(name, by, len(some), held, float(np.median([each.interval.width for each in some])))
 
 
 def own_shares(held: Sequence[Held], calibration: Calibration) -> list[OwnShare]:

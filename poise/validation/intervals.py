@@ -35,6 +35,13 @@ def show_held(rows: Sequence[Seen], out: TextIO, calibration: Calibration | None
     title = "Stated intervals hold, with a row's own source, model or device left out"
     held = held_out(rows)
     _table(title, held, lambda each: each.row.conditions.figure, out)
+    _table(
+        f"{title}; each source, model and device counts alike",
+        held,
+        lambda each: each.row.conditions.figure,
+        out,
+        alike=True,
+    )
     head = ["", "own rows", "deployments", *(f"{level:.0%}, source" for level in STATED), "spread left"]
     table = [
         (each.figure, str(each.own), f"{each.deployments:,}", *(f"{share:.0%}" for share in each.held),
@@ -56,9 +63,9 @@ def _within_figure(group: Callable[[Held], str]) -> Callable[[Held], str]:
     return lambda each: f"{each.row.conditions.figure} {group(each)}"
 
 
-def _table(title: str, held: Sequence[Held], group: Callable[[Held], str], out: TextIO) -> None:
+def _table(title: str, held: Sequence[Held], group: Callable[[Held], str], out: TextIO, *, alike: bool = False) -> None:
     lines: dict[str, dict[str, Share]] = {}
-    for each in shares(held, group):
+    for each in shares(held, group, alike=alike):
         if each.rows >= LEAST:
             lines.setdefault(each.group, {})[each.by] = each
     head = ["", "rows", *(f"{level:.0%}, {by}" for level in STATED for by in HELD_OUT), "high / low"]

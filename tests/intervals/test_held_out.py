@@ -1,4 +1,4 @@
-"""How often intervals hold that own rows narrowed: exact where errors of a deployment are alike as stated."""
+"""How often intervals hold, and those that own rows narrowed: exact where errors are alike as stated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from poise.intervals.calibration import Calibration
 from poise.intervals.conditions import Conditions
 from poise.intervals.fit import Seen
-from poise.intervals.held_out import OWN, Held, OwnShare, own_shares
+from poise.intervals.held_out import OWN, Held, OwnShare, own_shares, shares
 from poise.intervals.interval import LEVELS, Interval
 from poise.intervals.own import ALIKE
 
@@ -44,3 +44,11 @@ def test_they_hold_less_often_where_errors_are_less_alike() -> None:
 def test_deployments_with_too_few_rows_and_figures_without_a_common_part_are_left_out() -> None:
     assert [each.own for each in found(0.5, 0.5, 30, 4)] == [1, 3]
     assert not own_shares([Held(Seen(Conditions("ttft"), "s", 0.0), "source", STATED)] * 5, Calibration({}, {}, {}))
+
+
+def test_a_large_sweep_counts_as_one_where_sources_count_alike() -> None:
+    missed = [Held(Seen(Conditions("tpot", model="m"), "small", 9.0), "source", STATED)]
+    kept = [Held(Seen(Conditions("tpot", model="m"), "large", 0.0), "source", STATED)] * 9
+    (by_rows,) = shares([*missed, *kept], lambda each: "tpot")
+    (by_sources,) = shares([*missed, *kept], lambda each: "tpot", alike=True)
+    assert by_rows.held == pytest.approx((0.9, 0.9)) and by_sources.held == pytest.approx((0.5, 0.5))
