@@ -12,6 +12,7 @@ from poise.core.model import Model
 from poise.core.spec import Engine, Pool
 from poise.cost.origin import How, origins_of
 from poise.cost.origin import Origin as Evidence
+from poise.cost.training import Job, Layout
 from poise.intervals.conditions import Conditions, FigureKind, Origin
 from poise.scenario.engine_cost import cost_for
 
@@ -40,6 +41,17 @@ def conditions(
         engine=era(engine, version), device=pool.device.name, vendor=pool.device.vendor, model=pool.model.name,
         kind=kind_of(pool.model), weights=pool.weights, devices=pool.devices,
         origin=origin or origin_of(pool, engine, version),
+    )  # fmt: skip
+
+
+def training_conditions(
+    figure: FigureKind, job: Job, layout: Layout, *, engine: str = "", model: str = "", guessed: bool = False
+) -> Conditions:
+    """The conditions of a figure of a training step; software and a published model that are not named are unseen."""
+    return Conditions(
+        figure=figure, load="pipeline" if layout.pipeline > 1 else "whole", guessed=guessed,
+        engine=engine, device=job.device.name, vendor=job.device.vendor, model=model,
+        kind=kind_of(job.model), weights=job.precision, devices=job.devices, origin="roofline",
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from poise.intervals.conditions import Conditions, FigureKind
 from poise.intervals.fit import Seen
 from poise.intervals.interval import Interval
 from poise.intervals.shipped import interval_of
-from poise.scenario.evidence import conditions, kind_of
+from poise.scenario.evidence import conditions, training_conditions
 from poise.validation.answer import Answer
 from poise.validation.assumptions import named_device, named_model
 from poise.validation.condition import NotCoveredError, read_condition
@@ -92,9 +92,6 @@ def conditions_of_training(answer: Trained) -> Conditions:
     run = answer.run
     job, layout = run.job, run.layout
     assert job is not None and layout is not None
-    figure = cast("FigureKind", run.metric)
-    return Conditions(
-        figure=figure, load="pipeline" if layout.pipeline > 1 else "whole", guessed=run.quality != "A",
-        engine=run.engine, device=job.device.name, vendor=job.device.vendor, model=run.model,
-        kind=kind_of(job.model), weights=job.precision, devices=job.devices, origin="roofline",
-    )  # fmt: skip
+    return training_conditions(
+        cast("FigureKind", run.metric), job, layout, engine=run.engine, model=run.model, guessed=run.quality != "A"
+    )

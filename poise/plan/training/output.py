@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from poise.cost.training import Layout, Prediction
+from poise.intervals.interval import CONFIDENCE
 from poise.pipeline.text import write_json
 from poise.plan.training.exports import About, Exported, exported
 from poise.plan.training.exports.galvatron import galvatron
@@ -35,6 +36,7 @@ from poise.report.pieces import (
 from poise.report.tidy import in_short, write_figures
 from poise.report.timeline import STYLE
 from poise.report.wording import MISSING
+from poise.scenario.step.model_error import step_error
 from poise.sim.step.layout import GRAIN
 
 
@@ -88,11 +90,15 @@ def remarks(settings: Exported) -> Iterator[str]:
 def _card(found: TrainSearchResult) -> str:
     job, best = found.job, found.best[0]
     first, *rest = _headline(found)
+    error = step_error(job, best.layout)
+    low, high = error.step.bounds(best.seconds)
     kicker = f"Fastest of {found.fitting:,} layouts that fit, of {found.considered:,}"
     figures = tiles((
-        Tile("Step", f"{best.seconds:.3f} s"), Tile("MFU", f"{best.mfu:.1%}"),
+        Tile("Step", f"{best.seconds:.3f} s", f"{low:.3g} to {high:.3g} with {CONFIDENCE:.0%} confidence"),
+        Tile("MFU", f"{best.mfu:.1%}"),
         Tile("Throughput", f"{best.tokens_per_device:,.0f} tokens/s", "a device"),
-        Tile("Memory", f"{best.memory / GIB:.1f} GiB", f"of {job.device.memory_bytes / GIB:.1f}"),
+        Tile("Memory", f"{best.memory / GIB:.1f} GiB",
+             f"of {job.device.memory_bytes / GIB:.1f}; fits with {error.fits(best, job):.0%} confidence"),
     ))  # fmt: skip
     words = f"{best.memory / GIB:.1f} of {job.device.memory_bytes / GIB:.1f} GiB"
     used = gauges([Gauge("Memory of the fullest device", best.memory / job.device.memory_bytes, words)])

@@ -26,6 +26,7 @@ from poise.plan.training.sites import Joined, joined, read_sites
 from poise.plan.training.space import Space
 from poise.plan.training.trainers import TRAINERS, must_describe
 from poise.report.table import show
+from poise.scenario.step.model_error import step_error
 from poise.scenario.write import check_json, put_json
 from poise.sim.step.layout import simulated
 
@@ -155,6 +156,7 @@ def as_dict(found: TrainSearchResult, servers: Ordered | None = None, over: Join
         "considered": found.considered,
         "fitting": found.fitting,
         "layouts_per_s": found.rate,
+        "model_error": step_error(found.job, found.best[0].layout).as_dict(found.best[0], found.job),
         "best": [_row(each) for each in found.best],
         "alternatives": [_row(each) for each in found.alternatives],
         "frontier": [_row(each) for each in found.frontier],
@@ -177,6 +179,7 @@ def _report(found: TrainSearchResult) -> None:
     print(f"The best spends {shares(best)}")
     held = ", ".join(f"{name} {size / GIB:.1f}" for name, size in best.classes.items() if size >= 0.05 * GIB)
     print(f"Memory of its fullest device, GiB: {held}; of {job.device.memory_bytes / GIB:.1f}")
+    print(step_error(job, best.layout).line(best, job))
     if (rule := by_rules(job)) is not None:
         print(f"By the rules of *Efficient Parallelization Layouts*: {rule.layout.label()}, {slower(rule, best)}")
     print(

@@ -7,15 +7,19 @@ from typing import Any, TextIO
 
 from poise.core.version import version
 from poise.experiment.compare import Comparison
+from poise.intervals.interval import CONFIDENCE as MODEL_CONFIDENCE
+from poise.intervals.interval import Bounds
 from poise.report.figures import Figure
 from poise.report.intervals import Interval
 from poise.report.seeds import CONFIDENCE
 from poise.report.table import show
 from poise.report.wording import significant, write
+from poise.scenario.step.model_error import factors, factors_line
 from poise.scenario.step.read import ALONE, StepQuestion
 from poise.scenario.step.world import FIGURES, MEMORY, laid
 
 GIB = 2**30
+RECORDED = "none is stated, because times of stages and messages are recorded"
 
 
 def show_all(question: StepQuestion, comparison: Comparison, file: TextIO | None = None) -> None:
@@ -34,7 +38,7 @@ def show_all(question: StepQuestion, comparison: Comparison, file: TextIO | None
             out.write("".join(f"{line}\n" for line in too_large(comparison, at)))
             if message := str(comparison.best(at)):
                 out.write(f"{message}\n\n")
-    out.write(f"{chance_line(comparison)}\n{title(question)}\n")
+    out.write(f"{chance_line(comparison)}\n{_error_line(comparison)}\n{title(question)}\n")
 
 
 def answer(comparison: Comparison) -> str:
@@ -66,7 +70,8 @@ def show_one(question: StepQuestion, comparison: Comparison, file: TextIO | None
     (at,), (name,) = comparison.study.settings, comparison.study.names
     rows = [(figure.label, text(comparison, name, figure, at), figure.meaning) for figure in FIGURES]
     show(f"{title(question)}: {name}", ("figure", "value", "what it is"), rows, out)
-    out.write("".join(f"{line}\n" for line in [*too_large(comparison, at), chance_line(comparison)]))
+    remarks = [*too_large(comparison, at), chance_line(comparison), _error_line(comparison)]
+    out.write("".join(f"{line}\n" for line in remarks))
 
 
 def title(question: StepQuestion) -> str:
@@ -85,6 +90,25 @@ def chance_line(comparison: Comparison) -> str:
         f"Means over {count} seeds; ± is half of a {write(CONFIDENCE, 'share')} interval of chance among them, "
         "differences paired by seed."
     )
+
+
+def _error_line(comparison: Comparison) -> str:
+    found = _factors(comparison)
+    return f"Model error: {RECORDED}." if found is None else factors_line(found)
+
+
+def _error(comparison: Comparison) -> dict[str, Any]:
+    found = _factors(comparison)
+    if found is None:
+        return {"confidence": None, "why": RECORDED}
+    return {"confidence": MODEL_CONFIDENCE, "factors": {"step_time": found._asdict()}}
+
+
+def _factors(comparison: Comparison) -> Bounds | None:
+    """By which factors measured steps may differ from the model's; None where times are recorded."""
+    study = comparison.study
+    cases = [study.case(name, at).parameters for at in study.settings for name in study.names]
+    return None if any(each["how"].costs is not None for each in cases) else factors(map(laid, cases))
 
 
 def too_large(comparison: Comparison, at: float) -> list[str]:
@@ -126,6 +150,7 @@ def as_dict(question: StepQuestion, comparison: Comparison) -> dict[str, Any]:
         "complete": comparison.complete,
         "interrupted": comparison.interrupted,
         "chance": study.chance,
+        "model_error": _error(comparison),
         "settings": [
             {
                 **({} if study.axis == ALONE else {study.axis: at}),
