@@ -36,6 +36,9 @@ BEYOND = 0.12
 LARGEST = 1.5
 """The largest logarithm that counts in the regression of the middle: larger ones are other mistakes."""
 
+SERVED = ("ttft", "tpot", "e2e", "throughput")
+"""The figures whose rows of one deployment have a common part; steps of training differ by layout as much as by it."""
+
 FLOOR = 0.03
 """The least error that counts in the regression of the spread: a repeated run differs by 2.6 % in throughput."""
 
@@ -146,7 +149,7 @@ class Evidence:
     def calibration(self) -> Calibration:
         """The calibration by all rows."""
         found, figure = self.fit(np.ones(len(self.rows), dtype=bool)), self.rows[0].conditions.figure
-        alike = self.alike()
+        alike = self.alike() if figure in SERVED else 0.0
         return Calibration(
             self._middle.named(found.middle), self._spread.named(found.spread), {figure: found.quantiles.tolist()},
             frozenset(self._own.names), {figure: {ALIKE: round(alike, 2)}} if alike else {},
