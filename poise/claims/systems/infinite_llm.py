@@ -106,7 +106,8 @@ def _value(found: Ratio) -> float:
 
 
 def _rises(row: Sequence[Ratio]) -> bool:
-    return all(_value(one) <= _value(two) for one, two in pairwise(row))
+    """It never falls, and is more at its end."""
+    return _value(row[0]) < _value(row[-1]) and all(_value(one) <= _value(two) for one, two in pairwise(row))
 
 
 def _rows(rows: Mapping[str, Sequence[Ratio]]) -> str:

@@ -24,7 +24,7 @@ class Status(NamedTuple):
 
     batch: requests that decode.  used: KV tokens taken, promised ones included.  read: KV tokens that a step reads.
     head: tokens of the first that waits, if it does not fit here, else 0.  waiting: mean tokens of those behind it, 0
-    where none waits.  borrows, lends: whether it does.
+    where none waits.  borrows, lends: whether it does.  queue: how many requests wait, without end by default.
     """
 
     batch: int
@@ -34,6 +34,7 @@ class Status(NamedTuple):
     waiting: float
     borrows: bool = False
     lends: bool = False
+    queue: int = 1 << 60
 
 
 class Loan(NamedTuple):
@@ -111,7 +112,7 @@ class Greedy:
         room = tokens if not debtor.head else self.capacity - debtor.used + tokens - debtor.head
         if room < 0:
             return debtor
-        more = min(self.most - debtor.batch, int(room / debtor.waiting) + (debtor.head > 0))
+        more = min(self.most - debtor.batch, int(room / debtor.waiting) + (debtor.head > 0), debtor.queue)
         read = round(debtor.read + max(0, more) * debtor.waiting)
         return debtor._replace(batch=debtor.batch + more, read=read, borrows=True)
 

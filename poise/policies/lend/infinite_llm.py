@@ -2,8 +2,8 @@
 
 Source: Infinite-LLM (arXiv 2401.02669). Each round, which follows a report, the paper's planner
 (`policies/kit/lending.py`) offers those whose first waiting request does not fit memory of the emptiest others, as much
-as raises the modelled throughput of all most. A debtor returns unused blocks once no request waits there; a
-creditor with waiting requests recalls all its loans.
+as raises the modelled throughput of all most, and no more than those who wait there can use. A debtor returns
+what its running requests will not take once no request waits at it, or as soon as one waits at its creditor.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from statistics import fmean
 from typing import ClassVar
 
 from poise.core.action import Lend
+from poise.core.request import RequestView
 from poise.core.units import ps
 from poise.core.view import ClusterView
 from poise.policies.kit.lending import Greedy, Status
@@ -72,9 +73,8 @@ class InfiniteLlm:
         actions = []
         for (debtor, creditor), blocks in cluster.loans.items():
             unused = cluster.free_blocks[debtor] - self._spare(cluster, debtor) - self._growth(cluster, debtor)
-            if cluster.waiting[creditor]:
-                actions.append(Lend(debtor, creditor, -blocks))
-            elif not cluster.waiting[debtor] and unused > 0 and self._shown(cluster, debtor):
+            idle = not cluster.waiting[debtor] and self._shown(cluster, debtor)
+            if (idle or cluster.waiting[creditor]) and unused > 0:
                 actions.append(Lend(debtor, creditor, -min(blocks, unused)))
         return actions
 
@@ -101,26 +101,32 @@ class InfiniteLlm:
         free = cluster.free_blocks[replica]
         head, *behind = self._queue(cluster, replica) or [0]
         blocked = head > free * block and self._shown(cluster, replica)
-        used = total - free if blocked else total if head else total - free + self._spare(cluster, replica)
+        kept = self._spare(cluster, replica) + self._growth(cluster, replica)
+        used = total - free if blocked else total if head else total - free + kept
         read = max(0, cluster.tokens[replica] - cluster.queued_tokens[replica] - borrowed * block) + lent * block
         mean = fmean(behind) if behind else 1.0
         return Status(
             cluster.running[replica], min(max(used, 0), total) * block, read, head if blocked else 0,
-            mean if blocked else 0.0, borrowed > 0, lent > 0,
+            mean if blocked else 0.0, borrowed > 0, lent > 0, cluster.waiting[replica],
         )  # fmt: skip
 
     def _queue(self, cluster: ClusterView, replica: int) -> list[int]:
         """KV tokens at their end of the requests that wait at a replica, the last that were sent."""
-        unseen = [each.request for each in cluster.flights(replica) if each.first_token_at < 0]
-        waiting = unseen[-cluster.waiting[replica] :] if cluster.waiting[replica] else []
+        waiting = self._waiting(cluster, replica)
         return [each.prompt_tokens + (each.predicted_tokens or self.output_tokens) for each in waiting]
+
+    def _waiting(self, cluster: ClusterView, replica: int) -> Sequence[RequestView]:
+        unseen = [each.request for each in cluster.flights(replica) if each.first_token_at < 0]
+        return unseen[-cluster.waiting[replica] :] if cluster.waiting[replica] else ()
 
     def _spare(self, cluster: ClusterView, replica: int) -> int:
         return int(self.slack * cluster.total_blocks[replica])
 
     def _growth(self, cluster: ClusterView, replica: int) -> int:
-        """Blocks that the running requests may still take."""
-        return cluster.running[replica] * -(-self.output_tokens // self.block_tokens)
+        """Blocks that the running requests may still take, for the rest of their prompts and for their outputs."""
+        waiting = sum(each.prompt_tokens for each in self._waiting(cluster, replica))
+        prompts = max(0, cluster.queued_tokens[replica] - waiting)
+        return -(-prompts // self.block_tokens) + cluster.running[replica] * -(-self.output_tokens // self.block_tokens)
 
     def _shown(self, cluster: ClusterView, debtor: int) -> bool:
         return cluster.measured_at[debtor] >= self._busy.get(debtor, 0)

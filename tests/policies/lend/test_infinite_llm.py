@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import poise as ps
 from poise.core.action import Lend
@@ -75,8 +77,27 @@ def test_what_is_not_used_goes_back_but_for_what_requests_may_still_take() -> No
     assert lends(blocked(waiting=0, free=150), idle(), loans={(0, 1): 500}) == []
 
 
-def test_a_creditor_where_requests_wait_calls_everything_back() -> None:
-    assert lends(idle(free=10), blocked(), loans={(0, 1): 500})[0] == Lend(0, 1, -500)
+def test_a_running_prompt_keeps_the_blocks_of_its_rest() -> None:
+    """Else it would be preempted for want of them, and computed again from its first token."""
+    prompt = a_flight(a_request(prompt_tokens=9600))
+    for rest, back in ((9600, []), (3200, [Lend(0, 1, -312)]), (0, [Lend(0, 1, -500)])):
+        debtor = a_replica(running=2, free_blocks=600, tokens=8000, queued_tokens=rest, flights=(prompt,))
+        assert lends(debtor, idle(), loans={(0, 1): 500}) == back  # of 600 blocks 50 are kept, and 19 for each output
+
+
+def test_a_creditor_where_requests_wait_gets_back_what_the_debtors_requests_leave() -> None:
+    assert lends(idle(free=600), blocked(), loans={(0, 1): 500})[0] == Lend(0, 1, -500)
+    assert lends(blocked(free=300, prompt=9600), blocked(), loans={(0, 1): 500})[0] == Lend(0, 1, -98)
+    assert lends(idle(free=80), blocked(), loans={(0, 1): 500}) == []
+
+
+@given(st.integers(1, 4), st.integers(1000, 12_000), st.lists(st.integers(300, 900), min_size=1, max_size=3))
+def test_no_more_is_lent_than_those_who_wait_can_use(waiting: int, prompt: int, rooms: list[int]) -> None:
+    """To within the sixteenth parts of the room in which the planner searches."""
+    loans = lends(blocked(prompt=prompt, free=0, waiting=waiting), *map(idle, rooms))
+    if loans:
+        room = sum(rooms)
+        assert sum(loan.blocks for loan in loans) <= waiting * -(-(prompt + 300) // 16) + room // 16 + len(rooms) + 1
 
 
 def test_a_loan_on_its_way_is_not_requested_again() -> None:
