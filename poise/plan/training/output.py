@@ -39,6 +39,9 @@ from poise.report.wording import MISSING
 from poise.scenario.step.model_error import step_error
 from poise.sim.step.layout import GRAIN
 
+MEASURED = "between which times a measured step lies, and with which confidence, by the error of published runs"
+FITS = "of the fullest device; with which confidence it fits, by the error of published peaks"
+
 
 def write_out(
     found: TrainSearchResult,
@@ -94,11 +97,11 @@ def _card(found: TrainSearchResult) -> str:
     low, high = error.step.bounds(best.seconds)
     kicker = f"Fastest of {found.fitting:,} layouts that fit, of {found.considered:,}"
     figures = tiles((
-        Tile("Step", f"{best.seconds:.3f} s", f"{low:.3g} to {high:.3g} with {CONFIDENCE:.0%} confidence"),
+        Tile("Step", f"{best.seconds:.3f} s", f"{low:.3g} to {high:.3g} ({CONFIDENCE:.0%})", meaning=MEASURED),
         Tile("MFU", f"{best.mfu:.1%}"),
-        Tile("Throughput", f"{best.tokens_per_device:,.0f} tokens/s", "a device"),
+        Tile("Throughput", f"{best.tokens_per_device:,.0f}", "tokens/s a device"),
         Tile("Memory", f"{best.memory / GIB:.1f} GiB",
-             f"of {job.device.memory_bytes / GIB:.1f}; fits with {error.fits(best, job):.0%} confidence"),
+             f"of {job.device.memory_bytes / GIB:.1f}; fits: {error.fits(best, job):.0%}", meaning=FITS),
     ))  # fmt: skip
     words = f"{best.memory / GIB:.1f} of {job.device.memory_bytes / GIB:.1f} GiB"
     used = gauges([Gauge("Memory of the fullest device", best.memory / job.device.memory_bytes, words)])
@@ -149,10 +152,10 @@ def _beside(others: Schedules, layout: Layout) -> str:
 
 
 def _headline(found: TrainSearchResult) -> list[str]:
-    job, best = found.job, found.best[0]
+    best = found.best[0]
     held = ", ".join(f"{name} {size / GIB:.1f}" for name, size in best.classes.items() if size >= 0.05 * GIB)
     return [
         found.answer(),
         f"It spends {shares(best)}.",
-        f"Memory of its fullest device, GiB: {held}; of {job.device.memory_bytes / GIB:.1f}.",
+        f"Memory of its fullest device, GiB: {held}.",
     ]
