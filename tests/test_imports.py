@@ -17,7 +17,7 @@ import poise
 
 ROOT = Path(poise.__file__).parent
 
-GROUND = {"core", "program"}
+GROUND = {"core", "experts", "program"}
 TOOLS = {"catalogue", "cost", "intervals", "pipeline", "policies", "report", "sharding", "testing", "workload"}
 EXPERIMENT = {"experiment"}
 WORLDS = {"live", "runtime", "sim"}
@@ -25,6 +25,7 @@ TASKS = {"claims", "plan", "recordings", "scenario", "validation"}
 
 MAY: dict[str, set[str]] = {
     "core": set(),
+    "experts": {"core"},
     "program": {"core"},
     **dict.fromkeys(TOOLS, GROUND),
     **{room: GROUND | TOOLS - {"policies"} for room in WORLDS},
@@ -122,7 +123,7 @@ def test_core_needs_only_the_standard_library() -> None:
 
 
 def test_policies_need_only_core_and_numbers() -> None:
-    known = sys.stdlib_module_names | {"poise.core", "poise.policies", "numpy", "highspy"}
+    known = sys.stdlib_module_names | {"poise.core", "poise.experts", "poise.policies", "numpy", "highspy"}
     wrong = [each for each in _all() if each.room == "policies" and each.brings not in known]
     assert not wrong
 

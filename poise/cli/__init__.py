@@ -17,6 +17,7 @@ import typer
 
 from poise.claims.options import ClaimOptions
 from poise.cli.completion import SHELLS, VARIABLE, complete, script
+from poise.cli.experts import app as experts
 from poise.cli.reading import reads
 from poise.cli.spelled import optional, renamed
 from poise.cli.train import app as train
@@ -55,6 +56,7 @@ app = typer.Typer(
 )
 
 app.add_typer(train, name="train")
+app.add_typer(experts, name="experts")
 
 Listed = Annotated[
     str | None, typer.Option("--json", metavar="FILE", help="Write the list as JSON; - for standard output.")

@@ -46,7 +46,7 @@ USE: Final[Mapping[World, str]] = {
     "proxy": "in a gateway with the section envoy",
     "ray": "in Ray Serve (docs/integrations.md)",
     "inside": "inside vLLM (docs/integrations.md)",
-    "planner": "in Python, by a planner (docs/plan.md)",
+    "planner": "in Python, by a planner (docs/plan.md, docs/experts.md)",
 }
 """The worlds: each one's name for users, and how a policy is used there."""
 
@@ -265,6 +265,11 @@ _TABLE: Final = (
     Slot(
         "placer", "place", "how many of which units serve a demand", "before anything runs",
         "before anything runs", ("planner",), "planner", "melange",
+    ),
+    Slot(
+        "expert_balancer", "rebalance", "which ranks hold copies of which experts",
+        "before a run, or with each new load of experts", "over the expert-parallel ranks of a replica", ("planner",),
+        "planner", "eplb",
     ),
     Slot(
         "cap", "cap", "how fast the devices of a row may run, by priority",

@@ -84,6 +84,8 @@ class Engine:
     max_lora_rank: the rank that each slot on the device has room for.
     lora_disk_bw: bytes/s at which an adapter that is not in host memory is read; 0: reading takes no time.
     expert_load: how popular the routed experts are.  expert_placement: the ranks that hold each.
+    expert_exchange: whether tokens of data ranks go to the ranks of their experts alone (`all_to_all`; DeepEP, say)
+    or to all ranks (`gather`); `recipe` is what published recipes of the engine configure.
     """
 
     name: str = "vllm"
@@ -107,6 +109,7 @@ class Engine:
     rank_budget: int = 0
     expert_load: ExpertLoad = field(default_factory=ExpertLoad)
     expert_placement: Placement = ()
+    expert_exchange: Literal["recipe", "all_to_all", "gather"] = "recipe"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,15 @@ class Exchange:
 
     @property
     def dispatches(self) -> bool:
-        """Whether tokens go only to the ranks of their experts, so that a kernel sees none that are meant for others.
+        """Whether tokens go only to the ranks of their experts, so that kernels see none that others need."""
+        pool = self.pool
+        if self.model.moe is None or pool.expert == 1 or pool.data == 1 or pool.engine.expert_exchange == "gather":
+            return False
+        return pool.engine.expert_exchange == "all_to_all" or self._by_recipe
+
+    @property
+    def _by_recipe(self) -> bool:
+        """Whether published recipes of the engine have it so.
 
         vLLM and SGLang gather all tokens on every rank unless configured otherwise (`all2all_backend`,
         `moe-a2a-backend`). Published recipes configure SGLang so where experts spread over hosts that one scale-up
@@ -38,7 +46,7 @@ class Exchange:
         as many experts as there are ranks, and where NVLink does not join all (`select_alltoall_method_type`).
         """
         pool, moe = self.pool, self.model.moe
-        if moe is None or pool.expert == 1 or pool.data == 1 or self.links.engine == "vllm":
+        if moe is None or self.links.engine == "vllm":
             return False
         if self.links.engine == "sglang":
             return HOST < pool.expert <= pool.device.scaleup_domain > 2 * HOST
@@ -52,7 +60,7 @@ class Exchange:
             return lambda tokens: 0.0
         if not self.dispatches:
             return self._gathering()
-        if pool.tensor * pool.data > pool.device.scaleup_domain:
+        if pool.tensor * pool.data > pool.device.scaleup_domain or not self._by_recipe:  # not measured
             return self.roofline.exchange().at
         token = moe.width(self.model.hidden) * ACTIVATION_BYTES / pool.tensor
         size, once = token * moe.active, token * pool.expert * (1 - (1 - 1 / pool.expert) ** moe.active)

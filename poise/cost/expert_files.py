@@ -6,17 +6,21 @@ import csv
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import TraceError, UserError
 from poise.core.experts import ExpertLoad
 from poise.core.spec import Pool
 from poise.cost.expert_load import Busiest, busiest_of
 from poise.cost.torch_file import read_torch
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 COLUMNS = ("layer", "expert", "count")
 MOST_ZIPF = 3.0
@@ -40,24 +44,70 @@ def read_load(path: Path, pool: Pool) -> ExpertLoad:
     `.csv`: a table of layer, expert, count; equal pairs add up.  `.json`, `.pt`: SGLang's `logical_count`.  Any other:
     a log, from whose balance a Zipf exponent is found.  TraceError where a file is none of them.
     """
+    with _reading(path, "an engine's log"):
+        counts = _recorded(path)
+        return _logged(path, pool) if counts is None else ExpertLoad(shares=_shares(counts), source=path.name)
+
+
+def read_counts(path: Path, active: int = 1) -> NDArray[Any]:
+    """(layers × experts) pairs that a file recorded; dense layers have none.
+
+    Beside the tables of `read_load`: `.npy` with (layers × experts) counts, or with (tokens × layers × experts) logits
+    of routers, of which each token's `active` largest count. TraceError where a file is none of them.
+    """
+    import numpy as np
+
+    with _reading(path, "NumPy's .npy with counts or router logits"):
+        if path.suffix.lower() == ".npy":
+            found = _of_array(np.load(path, allow_pickle=False), active)
+        else:
+            counts = _recorded(path)
+            if counts is None:
+                raise ValueError("the ending of its name is none of .csv, .json, .pt and .npy")
+            found = np.array(counts, dtype=float)
+        if found.ndim != 2 or not np.isfinite(found).all() or found.min() < 0:
+            raise ValueError("it holds no counts of 0 or more for the same experts in each layer")
+        return found
+
+
+def _of_array(found: NDArray[Any], active: int) -> NDArray[Any]:
+    """Counts as they are, or pairs of the largest logits; of equal ones the first experts."""
+    import numpy as np
+
+    if found.ndim != 3:
+        return found.astype(float)
+    if not 0 < active <= found.shape[2]:
+        raise ValueError(f"a token has {active} experts, and its logits are of {found.shape[2]}")
+    chosen = np.argsort(-found, axis=2, kind="stable")[:, :, :active]
+    counts = np.zeros(found.shape[1:])
+    np.add.at(counts, (np.arange(found.shape[1])[None, :, None], chosen), 1.0)
+    return counts
+
+
+@contextmanager
+def _reading(path: Path, other: str) -> Iterator[None]:
+    """Anything that is wrong with a file, as a TraceError that names it."""
     try:
-        match path.suffix.lower():
-            case ".csv":
-                counts: Sequence[Sequence[float]] = _table(path)
-            case ".json":
-                counts = _counts(json.loads(path.read_text(encoding="utf-8")))
-            case ".pt" | ".pth":
-                counts = _counts(read_torch(path))
-            case _:
-                return _logged(path, pool)
-        return ExpertLoad(shares=_shares(counts), source=path.name)
+        yield
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         if isinstance(error, UserError):
             raise
         raise TraceError(
             f"{path}: cannot be read as a load of experts ({error}); give a CSV table with {', '.join(COLUMNS)}, "
-            "SGLang's .json or .pt with logical_count, or an engine's log"
+            f"SGLang's .json or .pt with logical_count, or {other}"
         ) from error
+
+
+def _recorded(path: Path) -> Sequence[Sequence[float]] | None:
+    """The table of a file, by the ending of its name; None for another ending."""
+    match path.suffix.lower():
+        case ".csv":
+            return _table(path)
+        case ".json":
+            return _counts(json.loads(path.read_text(encoding="utf-8")))
+        case ".pt" | ".pth":
+            return _counts(read_torch(path))
+    return None
 
 
 def _table(path: Path) -> list[list[float]]:

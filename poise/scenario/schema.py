@@ -137,6 +137,10 @@ class EngineSection(Section):
         default="measured",
         description="how tokens spread over experts, as in balanced, {zipf: 0.5} or {file: loads.csv}",
     )
+    expert_exchange: Literal["recipe", "all_to_all", "gather"] = Field(
+        default="recipe",
+        description="whether tokens go to their experts' ranks alone or to all; recipe: as the engine's recipes",
+    )
     preemption: Literal["recompute", "swap"] = Field(
         default="recompute", description="what becomes of the KV of a preempted request"
     )

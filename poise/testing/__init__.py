@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from poise.testing.cache import check_cache as check_cache
     from poise.testing.cap import check_cap as check_cap
     from poise.testing.cost import LinearCost as LinearCost
+    from poise.testing.expert_balancer import check_expert_balancer as check_expert_balancer
     from poise.testing.forecast import check_forecast as check_forecast
     from poise.testing.hedge import check_hedge as check_hedge
     from poise.testing.invariants import check_replica as check_replica

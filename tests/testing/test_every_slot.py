@@ -13,6 +13,7 @@ from poise.core.action import Move, Wake
 from poise.core.placement import Placement
 from poise.core.policy import Victim
 from poise.core.slot import SLOTS
+from poise.experts import in_order
 from poise.policies.cache.fixed_ttl import FixedTtl
 from poise.policies.place.melange import Melange
 from poise.testing import RuleBroken, check_policy
@@ -41,6 +42,7 @@ BROKEN = {
     "cache": (_lies("cache", -5), "0 to leave it to LRU"),
     "placer": (_lies("placer", Placement((1,), (), (), 0.0, 0.0)), "one for each of"),
     "cap": (_lies("cap", (1.0, 1.5)), "at most 1"),
+    "expert_balancer": (_lies("expert_balancer", lambda view: in_order(1, 1, 1)), "it must be of"),
 }
 KNOWN = {"router", "order", "admission", "lender", "scaler", "batcher"}
 """Those whose kits have tests of their own."""
