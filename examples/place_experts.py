@@ -1,4 +1,4 @@
-"""Plan where DeepSeek-V3's experts live under a skewed load, then repair the plan with 200 fetches after the load moved."""
+"""Plan where DeepSeek-V3's experts live under a skewed load, then repair the plan after the load moved."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any
 
 from poise.plan.experts.options import ExpertOptions
@@ -50,7 +51,8 @@ def _repaid(plan: Plan, step: str, what: str) -> str:
     gain = f"A {what} step takes {100 * (1 - after / before):.1f} % less"
     if not plan.chosen.fetched:
         return f"{gain}."
-    return f"{gain}; fetching has paid after {max(1, round(steps)):,} such steps ({steps * after:.1f} s)."
+    often = "one such step" if steps <= 1 else f"{ceil(steps):,} such steps"
+    return f"{gain}; fetching has paid after {often} ({steps * after:.3g} s)."
 
 
 def as_dict(plan: Plan, name: str, options: ExpertOptions) -> dict[str, Any]:
