@@ -1,8 +1,8 @@
 """One layer of experts on ranks, with a load and a placement: what its slowest rank takes, and what its fullest holds.
 
 A closed form. A rank computes each expert's tokens in a product that takes the longer of its arithmetic and of reading
-its weights, with the fractions of peaks that fused layers of experts reach (`poise.cost.efficiency`); tokens come and go
-over its link, and so do weights that a placement sends.
+its weights, with the fractions of peaks that fused layers of experts reach (`poise.cost.efficiency`). Tokens come and
+go over its link, and so do weights that a placement sends.
 """
 
 from __future__ import annotations
