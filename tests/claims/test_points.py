@@ -165,7 +165,7 @@ def test_schedules_and_steps_are_points() -> None:
 
 
 def test_the_file_of_the_function_is_in_the_digest() -> None:
-    assert {"cloudmatrix.py", "one_step.py"} == {
+    assert {"cloudmatrix.py", "cloudmatrix_steps.py", "expert_balance.py"} == {
         each.name for each in files("cloudmatrix384") if each.parent.name == "cost"
     }
 

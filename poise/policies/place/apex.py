@@ -2,17 +2,16 @@
 
 Lin et al., arXiv 2411.17651 (2024); code: microsoft/apex_plus. A model is a chain of equal blocks of cells, so a plan
 is one mapping of each kind of cell, repeated: replicas × pipeline stages of equal depth, and inside a stage attention
-in tensor ranks × data ranks with a feed-forward block in tensor ranks, or experts spread over `expert` of the stage's
-devices and cut over the rest. The frequency of the devices is a dimension like the others, for energy. Every plan that
-fits is evaluated on the very requests, and the best is taken; nothing is pruned but by memory.
+in tensor ranks × data ranks with a feed-forward block cut over all of them (`poise.cost.cells`), or experts spread over
+`expert` of the stage's devices and cut over the rest. The frequency of the devices is a dimension like the others, for
+energy. Every plan that fits is evaluated on the very requests, and the best is taken; nothing is pruned but by memory.
 
 Parameters: `objective` (latency, the published default, or energy); `clocks` (1.0 alone): parts of the full clock to
 try, 810/1980 for the second one of the published profiles of H100 and H200. Whether a plan fits and what it scores are
 functions that are handed in. Plans with equal scores: the first, which has the fewest replicas and stages.
 
-Deviations: cells of one block are laid over the same devices, so a feed-forward block is cut as attention is where it
-has no experts; encoders are left out. A latency is whatever the caller scores: the published one is the time until all
-requests of a trace are served.
+Deviations: no plan cuts attention and gives the feed-forward block data ranks of its own; encoders are left out. A
+latency is whatever the caller scores: the published one is the time until all requests of a trace are served.
 """
 
 from __future__ import annotations
