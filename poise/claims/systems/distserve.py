@@ -1,199 +1,330 @@
-"""DistServe: prefill and decode apart, each laid out and replicated for its own limit."""
+"""DistServe: each phase in its own best layout, against one engine for both, per application as the paper has them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
-from math import ceil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import poise as ps
 from poise.catalogue import device
-from poise.claims.answer import Answer, Findings
+from poise.claims.answer import Answer, Findings, Ratio
 from poise.claims.bench import Bench
 from poise.claims.claim import Curve, Point
-from poise.core.errors import CapacityError
+from poise.claims.phase_lines import DISTSERVE, VLLM, PhaseLines, profiled
+from poise.claims.sweep import ratio, times
+from poise.core.errors import CapacityError, ScenarioError
 from poise.core.model import Model
 from poise.core.placement import Bucket, Demand
 from poise.core.spec import Pool, Role
-from poise.cost import kv_blocks
+from poise.cost import Roofline, kv_blocks
+from poise.cost.term import Recipe
+from poise.policies.batch.chunked import Chunked
 from poise.policies.batch.prefill_first import PrefillFirst
 from poise.policies.place.distserve import Candidate, DistServe, Layout, goodput
 from poise.report.wording import write
+from poise.workload.lengths import Distribution, Empirical
 
 OPT_13B = Model("OPT-13B", 40, 5120, 40, 40, 128, 50272, 20480, 2048, gated=False, tied=True)
-TTFT_S, TPOT_S, MET = 0.2, 0.1, 0.9
+OPT_66B = Model("OPT-66B", 64, 9216, 72, 72, 128, 50272, 36864, 2048, gated=False, tied=True)
+PROMPTS = (16, 48, 132, 210, 278, 345, 414, 480, 561, 645, 732, 816, 901, 1004, 1095, 1203, 1337, 1492, 1632, 1835)
+OUTPUTS = (3, 7, 10, 13, 16, 20, 25, 32, 44, 65, 92, 132, 189, 234, 278, 328, 374, 445, 571, 773)
+"""Of ShareGPT: the middles of twentieths of 1,600 requests that the artefact's runs were recorded with."""
+
+MET, REQUESTS, SEARCHED = 0.9, 1000, 300
+MOST, EPSILON = 8.0, 0.01
+USED = 79.4e9
+"""Bytes of an A100-80GB for weights and KV, by the most tokens of each layout that the artefact lists."""
+EASED = 0.75
+"""The part of DistServe's goodput at which limits are tightened; at all of it vLLM's waits grow with the run."""
 SCALES = (0.5, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0)
-REQUESTS, MOST, EPSILON = 600, 32.0, 0.1
-ARTEFACT, RATE, ALONE = 1.56, 10.0, 12
-ENGINE = ps.Engine(token_budget=2048, prefix_caching=False, first_token="prefill")
+ARTEFACT, RATE, ALONE = 1.5625, 10.0, 12
+ENGINE = ps.Engine(token_budget=65_536, max_sequences=1024, prefix_caching=False, first_token="prefill")
 A100 = device("A100")
+LINES = PhaseLines(DISTSERVE)
 
 
-def fits(layout: Layout) -> bool:
-    """Whether heads and layers can be cut so, and the model leaves room for KV cache."""
-    if OPT_13B.heads % layout.tensor or OPT_13B.layers % layout.pipeline:
-        return False
-    try:
-        return kv_blocks(_pool(layout)) > 0
-    except CapacityError:
-        return False
+class Application(NamedTuple):
+    """A model and its requests; limits in seconds; devices of a node, and the layout of the engine for both phases."""
+
+    model: Model
+    prompts: Distribution
+    outputs: Distribution
+    slo: ps.Slo
+    devices: int
+    whole: Layout
 
 
-def _pool(layout: Layout, role: Role = "mixed", replicas: int = 1) -> Pool:
-    return Pool(
-        OPT_13B, A100, replicas=replicas, tensor=layout.tensor, pipeline=layout.pipeline, role=role, engine=ENGINE
-    )  # fmt: skip
+CHAT = (Empirical(PROMPTS), Empirical(OUTPUTS))
+CODE = (ps.workload.lognormal(171, 0.5, 1000), ps.workload.lognormal(98, 0.7, 1000))
+LONG = (ps.workload.lognormal(1738, 0.2, 1900), ps.workload.lognormal(91, 1.0, 140))
+APPLICATIONS = {
+    "chat, 13B": Application(OPT_13B, *CHAT, ps.Slo(0.25, 0.1), 4, Layout(1, 1)),
+    "chat, 66B": Application(OPT_66B, *CHAT, ps.Slo(0.4, 0.1), 8, Layout(4, 1)),
+    "code, 66B": Application(OPT_66B, *CODE, ps.Slo(0.125, 0.2), 8, Layout(4, 1)),
+    "summaries, 66B": Application(OPT_66B, *LONG, ps.Slo(15.0, 0.15), 8, Layout(4, 1)),
+}
+ARTEFACTS = APPLICATIONS["chat, 13B"]._replace(slo=ps.Slo(0.2, 0.1))
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """Whether clusters meet limits scaled by `scale`; rates are for each device."""
+    """Runs of an application under one cost; all rates are for each device."""
 
     bench: Bench
-    scale: float
+    use: Application
+    cost: Recipe = LINES
 
-    def run(self, cluster: ps.Cluster, rate: float, output: float = 200.0, *, vllm: bool = False) -> ps.Result:
-        """A run at a rate of the whole cluster."""
-        workload = ps.workload.poisson(
-            rate, requests=self.bench.requests(REQUESTS), prompt_tokens=ps.workload.lognormal(756, 1.0, 1500),
-            output_tokens=ps.workload.lognormal(output, 1.0, 540) if output > 1 else 1, seed=3,
+    def pool(self, layout: Layout, role: Role = "mixed", replicas: int = 1) -> Pool:
+        """Instances of one layout, with the room for KV that the artefact lists."""
+        pool = Pool(
+            self.use.model, A100, replicas=replicas, tensor=layout.tensor, pipeline=layout.pipeline, role=role,
+            engine=ENGINE,
         )  # fmt: skip
-        policies = ps.Policies(batcher=PrefillFirst()) if vllm else ps.Policies()
-        return self.bench.simulate(cluster, workload, policies, seed=3)
+        if self.cost == Roofline():
+            return replace(pool, engine=replace(ENGINE, token_budget=8192))
+        room = (USED * layout.devices - pool.weight_bytes) / self.use.model.kv_bytes_per_token(16)
+        return replace(pool, engine=replace(ENGINE, kv_blocks=max(0, int(room / ENGINE.block_tokens))))
 
-    def slo(self, *, ttft: bool = True, tpot: bool = True) -> ps.Slo:
-        """The scaled limits, or one of them."""
-        return ps.Slo(TTFT_S * self.scale if ttft else None, TPOT_S * self.scale if tpot else None)
+    def fits(self, layout: Layout) -> bool:
+        """Whether heads and layers can be cut so, steps have a cost, and there is room for KV."""
+        model = self.use.model
+        if model.heads % layout.tensor or model.layers % layout.pipeline:
+            return False
+        try:
+            pool = self.pool(layout)
+            self.cost.build(pool)
+            return kv_blocks(pool) > 0
+        except (CapacityError, ScenarioError):
+            return False
 
-    def within(self, result: ps.Result, slo: ps.Slo) -> bool:
-        """Whether enough requests are."""
-        return (result.metrics(slo).slo_attainment or 0.0) >= MET
+    def run(
+        self, pools: Sequence[Pool], rate: float, seed: int, *, requests: int = REQUESTS,
+        batcher: Chunked | None = None,
+        outputs: Distribution | float | None = None,
+    ) -> ps.Result:  # fmt: skip
+        """A run at a rate for each device."""
+        devices = sum(pool.replicas * pool.devices for pool in pools)
+        workload = ps.workload.poisson(
+            rate * devices, requests=self.bench.requests(requests), prompt_tokens=self.use.prompts,
+            output_tokens=outputs or self.use.outputs, seed=seed,
+        )  # fmt: skip
+        policies = ps.Policies(batcher=batcher) if batcher else ps.Policies()
+        cluster = ps.Cluster(tuple(pools), link_bw=A100.scaleup_bw)
+        return self.bench.simulate(cluster, workload, policies, cost=self.cost, seed=seed)
 
-    def rated(self, candidate: Candidate) -> float:
-        """The goodput of a phase alone, or of a pair, in requests per second."""
-        meets = {"prefill": self._prefill, "decode": self._decode, "mixed": self._pair}[candidate.role]
-        devices = candidate.devices
-        return devices * goodput(lambda rate: meets(candidate, rate * devices), MOST, EPSILON)
+    def apart(self, pair: Candidate) -> tuple[Pool, Pool]:
+        """A pair's two pools."""
+        assert pair.prefill and pair.decode
+        return self.pool(pair.prefill, "prefill"), self.pool(pair.decode, "decode")
 
-    def _prefill(self, candidate: Candidate, rate: float) -> bool:
-        assert candidate.prefill
-        return self.within(self.run(ps.Cluster((_pool(candidate.prefill),)), rate, 1.0), self.slo(tpot=False))
+    def searched(
+        self, most: float = 5.0, epsilon: float = 0.05, *, each: bool = False, seed: int = 0
+    ) -> tuple[Candidate, float]:
+        """Algorithm 2 on one node: the best pair and its goodput.  each: limits hold one by one, as in the artefact."""
+        slo = self.use.slo
+        slos = [ps.Slo(slo.ttft_s, None), ps.Slo(None, slo.tpot_s)] if each else [slo]
 
-    def _decode(self, candidate: Candidate, rate: float) -> bool:
-        """Beside so many prefill replicas that none of them waits for long."""
-        assert candidate.decode
-        pools = (_pool(Layout(1, 1), "prefill", ALONE + ceil(rate)), _pool(candidate.decode, "decode"))
-        return self.within(self.run(ps.Cluster(pools, link_bw=1e12), rate), self.slo(ttft=False))
+        def rate(pair: Candidate) -> float:
+            def meets(per_device: float) -> bool:
+                run = self.run(self.apart(pair), per_device, seed, requests=SEARCHED)
+                return all(within(run, one) >= MET for one in slos)
 
-    def _pair(self, candidate: Candidate, rate: float) -> bool:
-        assert candidate.prefill and candidate.decode
-        pools = (_pool(candidate.prefill, "prefill"), _pool(candidate.decode, "decode"))
-        return self.within(self.run(ps.Cluster(pools, link_bw=A100.scaleup_bw), rate), self.slo())
+            return pair.devices * goodput(meets, most, epsilon)
 
-    def vllm(self, rate: float) -> bool:
-        """One replica that does both."""
-        return self.within(self.run(ps.Cluster((_pool(Layout(1, 1)),)), rate, vllm=True), self.slo())
+        demand = Demand((Bucket(int(sum(PROMPTS) / 20), int(sum(OUTPUTS) / 20), 1.0),))
+        placed, found = DistServe("low", 1, self.use.devices).search(demand, self.fits, rate)
+        return found[next(at for at, count in enumerate(placed.counts) if count)], 1.0 / placed.bound
+
+    def carried(self, pools: Sequence[Pool], batcher: Chunked | None = None, seeds: int | None = None) -> list[float]:
+        """The highest rate within the limits for each seed; 0 where there is none."""
+
+        def highest(seed: int) -> float:
+            def meets(rate: float) -> bool:
+                return within(self.run(pools, rate, seed, batcher=batcher), self.use.slo) >= MET
+
+            return goodput(meets, MOST, EPSILON)
+
+        return [highest(seed) for seed in range(seeds or self.bench.seeds())]
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Under one scale of limits: goodput per device of both, and DistServe's instances (None: no layout is enough)."""
+def within(run: ps.Result, slo: ps.Slo) -> float:
+    """The share of requests within limits."""
+    return run.metrics(slo).slo_attainment or 0.0
 
-    apart: float
-    together: float
-    instances: Mapping[Candidate, int]
+
+def scale(run: ps.Result, slo: ps.Slo) -> float:
+    """The least scale of both limits under which enough requests of a run are within them."""
+    low, high = 0.0, 256.0
+    assert slo.ttft_s and slo.tpot_s
+    for _ in range(24):
+        middle = (low + high) / 2
+        tight = ps.Slo(slo.ttft_s * middle, slo.tpot_s * middle)
+        low, high = (low, middle) if within(run, tight) >= MET else (middle, high)
+    return high
+
+
+class Found(NamedTuple):
+    """Of an application: DistServe's layouts; goodputs of both by the seed; vLLM's limits over DistServe's; and the
+    ratio of goodputs by lines as profiled.
+    """
+
+    pair: Candidate
+    apart: list[float]
+    whole: list[float]
+    tighter: Ratio
+    profiled: Ratio
+
+    @property
+    def ratio(self) -> Ratio:
+        """How many times as much DistServe carries; nothing where vLLM carries no rate."""
+        return ratio(self.whole, self.apart)
 
 
 def measure(bench: Bench) -> Findings:
-    """Scales of the limits; then the artefact's own search."""
-    found = {scale: _apart(Experiment(bench, scale)) for scale in SCALES}
-    criteria = [_most(found), _order(found), _artefact(bench), _carries(bench, found[1.0]), _layouts(found)]
-    lines = {
-        "distserve": [Point(scale, each.apart) for scale, each in found.items()],
-        "vLLM, one device": [Point(scale, each.together) for scale, each in found.items()],
-    }
-    title = "Requests per second and device within the SLO"
-    return Findings(criteria, [Curve(title, "scale of the SLO", "number", lines)])
+    """Applications by the artefact's lines; its own search; placements; and the same under today's costs."""
+    found = {name: _application(bench, use) for name, use in APPLICATIONS.items()}
+    ratios = {name: each.ratio for name, each in found.items()}
+    seen = [each for each in ratios.values() if each.value is not None]
+    tighter = [each.tighter for each in found.values()]
+    raw = [each.profiled for each in found.values()]
+    answers = [
+        Answer("order", _told(found), sum(_ahead(each) for each in found.values())),
+        Answer("most", "; ".join(f"{name}: {times(each)}" for name, each in ratios.items()), _largest(seen)),
+        Answer("tighter", "; ".join(f"{n}: {times(each.tighter)}" for n, each in found.items()), _largest(tighter)),
+        Answer("tighter each", "as above", tighter),
+        Answer("profiled", "; ".join(f"{n}: {times(each.profiled)}" for n, each in found.items()), raw),
+        _artefact(bench),
+        *_placed(bench),
+        _today(bench),
+    ]
+    return Findings(answers, [_curve(bench, found["chat, 13B"].pair)])
 
 
-def _apart(experiment: Experiment) -> Found:
-    """Algorithm 1 on nodes of 4, and vLLM."""
-    together = goodput(experiment.vllm, MOST, EPSILON)
-    demand = Demand((Bucket(756, 200, RATE),))
-    try:
-        placement, candidates = DistServe("high", nodes=1, node_devices=4).search(demand, fits, experiment.rated)
-    except CapacityError:
-        return Found(0.0, together, {})
-    instances = {each: count for each, count in zip(candidates, placement.counts, strict=True) if count}
-    return Found(RATE / placement.bound, together, instances)
-
-
-def _text(found: Found) -> str:
-    return " + ".join(f"{count} {each}" for each, count in found.instances.items()) or "none"
-
-
-def _most(found: Mapping[float, Found]) -> Answer:
-    ratios = {scale: each.apart / each.together for scale, each in found.items() if each.together}
-    most = max(ratios.values(), default=0.0)
-    return Answer(
-        "most",
-        "; ".join(
-            f"{scale:g}: {each.apart:.2f} vs {each.together:.2f}"
-            + (f" ({ratios[scale]:.2f} times)" if scale in ratios else "")
-            for scale, each in found.items()
-        ),
-        most,
+def _application(bench: Bench, use: Application) -> Found:
+    own, theirs = Experiment(bench, use), Experiment(bench, use, PhaseLines(VLLM))
+    pair, _ = own.searched()
+    whole = [theirs.pool(use.whole)]
+    carried = own.carried(own.apart(pair))
+    scales: list[list[float]] = [[], []]
+    for seed, rate in enumerate(carried):
+        scales[0].append(scale(own.run(own.apart(pair), EASED * rate, seed), use.slo))
+        scales[1].append(scale(theirs.run(whole, EASED * rate, seed, batcher=PrefillFirst()), use.slo))
+    fast = (
+        Experiment(bench, use, PhaseLines(profiled(DISTSERVE, "DistServe"))).carried(own.apart(pair)),
+        Experiment(bench, use, PhaseLines(profiled(VLLM, "vLLM"))).carried(whole, PrefillFirst()),
     )
+    return Found(pair, carried, theirs.carried(whole, PrefillFirst()), ratio(*scales), ratio(*reversed(fast)))
 
 
-def _order(found: Mapping[float, Found]) -> Answer:
-    ahead = [scale for scale, each in found.items() if each.apart > each.together]
-    return Answer("order", f"ahead at {', '.join(f'{scale:g}' for scale in ahead) or 'none'}", len(ahead))
+def _ahead(found: Found) -> bool:
+    return min(found.apart) > max(found.whole) or (found.ratio.low or 0.0) > 1
+
+
+def _largest(some: Sequence[Ratio]) -> Ratio:
+    return max(some, key=lambda each: each.value or 0.0, default=Ratio(None, None, None))
+
+
+def _told(found: Mapping[str, Found]) -> str:
+    def mean(some: Sequence[float]) -> str:
+        return f"{sum(some) / len(some):.3f}"
+
+    return "; ".join(f"{name}: {mean(each.apart)} ({each.pair}) vs {mean(each.whole)}" for name, each in found.items())
 
 
 def _artefact(bench: Bench) -> Answer:
-    """Algorithm 2 on one node of 4."""
-    demand = Demand((Bucket(756, 200, 1.0),))
-    policy = DistServe("low", nodes=1, node_devices=4)
-    placement, candidates = policy.search(demand, fits, Experiment(bench, 1.0).rated)
-    best = candidates[next(index for index, count in enumerate(placement.counts) if count)]
-    rate = 1.0 / placement.bound
-    return Answer(
-        "artefact",
-        f"{best}: {rate:.2f} requests per second and device",
-        best == Candidate(Layout(2, 1), Layout(1, 1)) and ARTEFACT / 1.5 <= rate <= 1.5 * ARTEFACT,
-    )
+    """The artefact's own search: 4 devices, 300 requests, limits of 0.2 and 0.1 s that hold one by one."""
+    experiment = Experiment(bench, ARTEFACTS)
+    rates, best = [], Candidate(None, None)
+    for seed in range(bench.seeds()):
+        best, rate = experiment.searched(5.0, 0.25, each=True, seed=seed)
+        if best != Candidate(Layout(2, 1), Layout(1, 1)):
+            break
+        rates.append(rate)
+    else:
+        found = ratio([ARTEFACT] * len(rates), rates)
+        return Answer("artefact", f"{best}: {times(found)} times that", found)
+    return Answer("artefact", f"{best}", False)
 
 
-def _carries(bench: Bench, found: Found) -> Answer:
-    """Both phases together, as placed, at the rate that they were placed for."""
-    pools = tuple(
-        _pool(layout, each.role, count)
-        for each, count in found.instances.items()
+def _placed(bench: Bench) -> list[Answer]:
+    """Algorithm 1 on nodes of 4 under scales of the artefact's limits, and its placement simulated as a whole."""
+    found = {scale: _placement(bench, scale) for scale in SCALES}
+    experiment = Experiment(bench, ARTEFACTS)
+    pools = [
+        experiment.pool(layout, each.role, count)
+        for each, count in found[1.0].items()
         for layout in (each.prefill, each.decode)
         if layout
-    )
-    experiment = Experiment(bench, 1.0)
-    result = experiment.run(ps.Cluster(pools, link_bw=A100.scaleup_bw), RATE)
-    shares = [
-        result.metrics(slo).slo_attainment or 0.0
-        for slo in (experiment.slo(tpot=False), experiment.slo(ttft=False), experiment.slo())
     ]
-    share = partial(write, kind="share", digits=3)
-    return Answer(
-        "carries",
-        f"{_text(found)}: TTFT {share(shares[0])}, TPOT {share(shares[1])}, both {share(shares[2])}",
-        shares[:2],
-    )
+    run = experiment.run(pools, RATE / sum(pool.replicas * pool.devices for pool in pools), 0)
+    slo = ARTEFACTS.slo
+    shares = [within(run, each) for each in (ps.Slo(slo.ttft_s, None), ps.Slo(None, slo.tpot_s))]
+    ranks = [each.prefill.tensor for one in found.values() for each in one if each.prefill]
+    carries = f"{_text(found[1.0])}: TTFT {write(shares[0], kind='share')}, TPOT {write(shares[1], kind='share')}"
+    layouts = "; ".join(f"{scale:g}: {_text(one)}" for scale, one in found.items())
+    return [Answer("carries", carries, shares), Answer("layouts", layouts, ranks == sorted(ranks, reverse=True))]
 
 
-def _layouts(found: Mapping[float, Found]) -> Answer:
-    """Tight limits ask prefill for tensor ranks."""
-    ranks = {scale: [each.prefill.tensor for each in one.instances if each.prefill] for scale, one in found.items()}
-    known = [each[0] for each in ranks.values() if each]
-    return Answer(
-        "layouts",
-        "; ".join(f"{scale:g}: {_text(one)}" for scale, one in found.items()),
-        known == sorted(known, reverse=True),
-    )
+def _placement(bench: Bench, scale: float) -> Mapping[Candidate, int]:
+    """Instances of each layout for `RATE`, each phase rated by itself; none where no layout is enough."""
+    slo = ARTEFACTS.slo
+    assert slo.ttft_s and slo.tpot_s
+    experiment = Experiment(bench, ARTEFACTS)
+
+    def rate(one: Candidate) -> float:
+        if one.prefill:
+            pools, limit, outputs = [experiment.pool(one.prefill)], ps.Slo(scale * slo.ttft_s, None), 1.0
+        else:
+            assert one.decode
+            ample = experiment.pool(Layout(1, 1), "prefill", ALONE)
+            pools, limit, outputs = (
+                [ample, experiment.pool(one.decode, "decode")],
+                ps.Slo(None, scale * slo.tpot_s),
+                None,
+            )
+
+        def meets(each: float) -> bool:
+            part = one.devices / sum(pool.replicas * pool.devices for pool in pools)
+            return within(experiment.run(pools, each * part, 0, requests=SEARCHED, outputs=outputs), limit) >= MET
+
+        return one.devices * goodput(meets, MOST, 0.1)
+
+    demand = Demand((Bucket(int(sum(PROMPTS) / 20), int(sum(OUTPUTS) / 20), RATE),))
+    try:
+        placed, found = DistServe("high", 1, 4).search(demand, experiment.fits, rate)
+    except CapacityError:
+        return {}
+    return {each: count for each, count in zip(found, placed.counts, strict=True) if count}
+
+
+def _text(found: Mapping[Candidate, int]) -> str:
+    return " + ".join(f"{count} {each}" for each, count in found.items()) or "none"
+
+
+def _today(bench: Bench) -> Answer:
+    """The roofline, and chunked prefill in its best tensor group, in place of the artefact's lines."""
+    found = {}
+    for name, use in APPLICATIONS.items():
+        today = Experiment(bench, use, Roofline())
+        pair, _ = today.searched(MOST)
+        groups = [each for ranks in (1, 2, 4, 8) if today.fits(each := Layout(ranks, 1)) and ranks <= use.devices]
+        together = [today.carried([today.pool(each)], Chunked(2048)) for each in groups]
+        found[name] = ratio(max(together, key=sum), today.carried(today.apart(pair)))
+    return Answer("today", "; ".join(f"{name}: {times(each)}" for name, each in found.items()), list(found.values()))
+
+
+def _curve(bench: Bench, pair: Candidate) -> Curve:
+    """Goodput of the chat on OPT-13B under scales of its limits."""
+    lines: dict[str, list[Point]] = {"DistServe": [], "vLLM": [], "vLLM as profiled": []}
+    use = APPLICATIONS["chat, 13B"]
+    assert use.slo.ttft_s and use.slo.tpot_s
+    costs = {"DistServe": DISTSERVE, "vLLM": VLLM, "vLLM as profiled": profiled(VLLM, "vLLM")}
+    for scale in SCALES:
+        scaled = use._replace(slo=ps.Slo(use.slo.ttft_s * scale, use.slo.tpot_s * scale))
+        for name, table in costs.items():
+            one = Experiment(bench, scaled, PhaseLines(table))
+            pools = one.apart(pair) if name == "DistServe" else [one.pool(use.whole)]
+            rates = one.carried(pools, None if name == "DistServe" else PrefillFirst(), 2)
+            lines[name].append(Point(scale, sum(rates) / len(rates)))
+    return Curve("Requests per second and device within the SLO, chat on OPT-13B", "scale of the SLO", "number", lines)
