@@ -22,7 +22,7 @@ class PromptBook:
         self._tokens[request] = tokens
 
     def queued(self, cluster: ClusterView) -> list[int]:
-        """A column over replicas as `queued_tokens` of the view; a prompt that `send` was not told of counts whole."""
+        """A column over replicas as `queued_tokens` of the view; a prompt without a `send` counts whole."""
         known, kept, column = self._tokens, {}, [0] * len(cluster.total_blocks)
         for replica in range(len(column)):
             for flight in cluster.flights(replica):

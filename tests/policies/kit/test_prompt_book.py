@@ -14,15 +14,15 @@ sent = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 100), st.booleans(),
 
 @given(sent)
 def test_a_column_is_the_sum_of_what_waits(requests: list[tuple[int, int, bool, bool]]) -> None:
-    """Of each: its replica, its prompt, whether its first token was seen, whether the book was told of it."""
+    """Of each: its replica, its prompt, whether its first token was seen, whether the book has it."""
     book, flights = PromptBook(), [list[InFlightView]() for _ in range(4)]
     expected = [0] * 4
-    for number, (replica, prompt, seen, told) in enumerate(requests):
+    for number, (replica, prompt, seen, known) in enumerate(requests):
         request = a_request(id=number, prompt_tokens=prompt)
         flights[replica].append(a_flight(request, replica=replica, first_token_at=5 if seen else -1))
-        if told:
+        if known:
             book.send(number, prompt // 2)
-        expected[replica] += 0 if seen else prompt // 2 if told else prompt
+        expected[replica] += 0 if seen else prompt // 2 if known else prompt
     cluster = a_cluster(*[a_replica(flights=tuple(each)) for each in flights], needs=["flights"])
     assert book.queued(cluster) == expected
     assert book.queued(cluster) == expected  # asking changes nothing
