@@ -107,7 +107,12 @@ class ClusterView(Protocol):
 
     @property
     def total_blocks(self) -> Sequence[int]:
-        """KV blocks of each replica; known beforehand, like the three below, and not in `needs`."""
+        """KV blocks of each replica; known beforehand, like the four below, and not in `needs`."""
+        ...
+
+    @property
+    def roles(self) -> Sequence[Role]:
+        """What each replica computes, or will once it has changed its role (a column over replicas)."""
         ...
 
     @property
@@ -186,11 +191,6 @@ class FleetView(ClusterView, Protocol):
     @property
     def pools(self) -> Sequence[PoolView]:
         """The pools, by index."""
-        ...
-
-    @property
-    def roles(self) -> Sequence[Role]:
-        """What each replica computes, or will once it has changed its role (a column over replicas)."""
         ...
 
     @property

@@ -66,7 +66,7 @@ class State:
         self.adapter_ranks: Sequence[int] = ()
         self._adapters: list[ReplicaAdapters] | None = None
         self.pools: Sequence[PoolView] = ()
-        self.roles: Sequence[Role] = ()
+        self.roles: list[Role] = [replica.role for replica in replicas]
         self.rate = -1.0
         self._since_report: list[deque[tuple[int, int, int]]] = [deque() for _ in replicas]
         self._corrects = False
@@ -213,6 +213,7 @@ class State:
         self.total_blocks[replica] = spec.blocks
         self.prefill_rate[replica] = spec.prefill_rate
         self.decode_rate[replica] = spec.decode_rate
+        self.roles[replica] = spec.role
         if self.sent_prefixes is not None:
             self.sent_prefixes.room[replica] = spec.cache_tokens
         if self._adapters is not None:

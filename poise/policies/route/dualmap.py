@@ -10,10 +10,12 @@ left fits the SLO, in one round. A replica that joins or leaves changes hands on
 
 Parameters: `ttft_s` (SLO, 5 s in the paper) and `key_tokens` (two blocks of 512 tokens) are the paper's; the length of
 its window was not found, so `window` is ours. `slo_gate`, `rebalancing` and `within` are the paper's ablations: without
-the gate `within` decides alone, with it only where both candidates are over the SLO. It differs from DualMap in these:
-the SLO counts from arrival, or is the request's own deadline; what no other prompt shares is hashed by chance; the
-addition to queueing time while decodes stall for memory is left out; the decode half of a pair goes to the fewest
-requests. Loads are as reported, but a rebalance takes the waiting requests from the control side's own dispatches.
+the gate `within` decides alone, with it only where both candidates are over the SLO. With `books` loads are those of
+its own book, as in the paper; else they are as reported, but a rebalance takes the waiting requests from the control
+side's own dispatches. Where a replica with waiting prompts has computed none for `stall_s` (3 in the paper; 0 here:
+never), its decodes stall for memory, and that time counts as queueing. It differs from DualMap in these: the SLO counts
+from arrival, or is the request's own deadline; what no other prompt shares is hashed by chance; the decode half of a
+pair goes to the fewest requests.
 """
 
 from __future__ import annotations
@@ -27,11 +29,12 @@ from poise.core.action import Move, Route
 from poise.core.chance import Chance
 from poise.core.event import Cancelled, Event, Finished, FirstToken, MoveFailed, Prefilled, Refused
 from poise.core.request import RequestView
-from poise.core.units import SECOND, ps
+from poise.core.units import SECOND, ps, seconds
 from poise.core.view import ClusterView
 from poise.policies.kit.hash_ring import HashRing, kept, spot
 from poise.policies.kit.hotness import Hotness
 from poise.policies.kit.loads import prefill_rates
+from poise.policies.kit.prompt_book import PromptBook
 
 _DONE_WAITING = (FirstToken, Prefilled, Finished, Cancelled, Refused, MoveFailed)
 """Events after which a request must not be moved; `MoveFailed`, because then its prompt is under way."""
@@ -62,6 +65,7 @@ class DualMap:
     ttft_s: SLO of requests that bring no deadline.  within: `min_ttft` or `least_loaded`.
     slo_gate: prefer the longer cache hit while the SLO holds.  rebalancing: move waiting requests.
     key_tokens: prompt tokens that the shortest key covers.  window: requests over which hotness is counted.
+    books: loads are what it sent itself and saw no first token of.  stall_s: seconds without a prompt, 0 for no matter.
     """
 
     without_prefixes: ClassVar[str] = "two replicas drawn for each request"
@@ -73,26 +77,34 @@ class DualMap:
     within: str = "min_ttft"
     key_tokens: int = 1024
     window: int = 1000
+    books: bool = False
+    stall_s: float = 0.0
     _ring: HashRing | None = field(default=None, init=False, repr=False)
     _hotness: dict[int, Hotness] = field(default_factory=dict, init=False, repr=False)
     _sent: dict[int, _Sent] = field(default_factory=dict, init=False, repr=False)
     _hot: dict[int, int] = field(default_factory=dict, init=False, repr=False)
+    _book: PromptBook = field(default_factory=PromptBook, init=False, repr=False, compare=False)
+    _computed_at: dict[int, int] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.within not in ("min_ttft", "least_loaded"):
             raise ValueError(f"within {self.within!r} is no rule for a pair; give min_ttft or least_loaded")
         if self.ttft_s <= 0 or self.window < 1:
             raise ValueError(f"ttft_s {self.ttft_s}, window {self.window}: give seconds above 0 and at least 1 request")
+        if self.stall_s < 0:
+            raise ValueError(f"stall_s {self.stall_s} is no time; give seconds above 0, or 0 for never")
 
     @property
     def needs(self) -> tuple[str, ...]:
         """The columns read."""
-        return ("requests", "queued_tokens", "cached_tokens", "flights")
+        return ("requests", *(() if self.books else ("queued_tokens",)), "cached_tokens", "flights")
 
     def observe(self, event: Event) -> None:
         """Forget requests that no longer wait."""
         if isinstance(event, _DONE_WAITING):
             self._sent.pop(event.request, None)
+        if self.stall_s and isinstance(event, FirstToken | Prefilled):
+            self._computed_at[event.replica] = event.at
 
     def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route:
         """One of the pair."""
@@ -102,9 +114,12 @@ class DualMap:
         pair = self._pair(request, able, chance)
         cached = cluster.cached_tokens(request) if request.ids else (0,) * (max(pair) + 1)
         chosen = self._choose(request, pair, cached, cluster, chance)
+        work = request.prompt_tokens - cached[chosen]
+        if self.books:
+            self._book.send(request.id, work)
         if self.rebalancing:
             other = pair[1] if chosen == pair[0] else pair[0]
-            self._sent[request.id] = _Sent(request.prompt_tokens - cached[chosen], other)
+            self._sent[request.id] = _Sent(work, other)
         return Route(chosen)
 
     def _pair(self, request: RequestView, able: Sequence[int], chance: Chance) -> tuple[int, int]:
@@ -127,7 +142,10 @@ class DualMap:
         self, request: RequestView, pair: tuple[int, int], cached: Sequence[int], cluster: ClusterView, chance: Chance
     ) -> int:
         """The gate, then the rule within the pair; a pair that is over on both sides is noted."""
-        queued, rates, prompt = cluster.queued_tokens, prefill_rates(cluster), request.prompt_tokens
+        rates, prompt = prefill_rates(cluster), request.prompt_tokens
+        queued = self._book.queued(cluster) if self.books else cluster.queued_tokens
+        if self.stall_s:
+            queued = self._with_stalls(queued, pair, rates, cluster)  # type: ignore[assignment]
         first, second = pair
         slack = self._due(request) - cluster.now
         over = [queued[replica] / rates[replica] * SECOND > slack for replica in pair]
@@ -142,6 +160,20 @@ class DualMap:
         if self.within == "min_ttft":
             return chance.least(pair, lambda replica: (queued[replica] + prompt - cached[replica]) / rates[replica])
         return chance.least(pair, lambda replica: queued[replica] / rates[replica])
+
+    def _with_stalls(
+        self, queued: Sequence[float], pair: Sequence[int], rates: Sequence[float], cluster: ClusterView
+    ) -> Sequence[float]:
+        """The tokens queued at the pair, those of a stall at the rate of its replica counted in."""
+        counted = list(queued)
+        for replica in {*pair}:
+            since = min(
+                [each.sent_at for each in cluster.flights(replica) if each.first_token_at < 0], default=cluster.now
+            )
+            stall = seconds(cluster.now - max(since, self._computed_at.get(replica, 0)))
+            if stall > self.stall_s:
+                counted[replica] += stall * rates[replica]
+        return counted
 
     def _due(self, request: RequestView) -> int:
         return request.deadline_at or request.arrived_at + ps(self.ttft_s)
@@ -179,6 +211,8 @@ class DualMap:
                 continue  # an earlier move took the place
             moves.append(Move(gain.id, source, other))
             self._sent[gain.id] = _Sent(gain.work, source)
+            if self.books:
+                self._book.send(gain.id, gain.work)
             waits[source] -= gain.sent.work
             waits[other] += gain.work
         return moves

@@ -10,14 +10,14 @@ hand in the paper, no value given). It differs from Mooncake in a prefill time t
 fitted polynomial, and in counting waiting prompts in full: no report says how much of them the cache will save. No
 request is rejected by default, as in the minimum-TTFT baseline of later papers; with `reject`, only for its TTFT,
 not for a predicted TBT. No prefix is expected from elsewhere by default: engines fetch none unless they share a pool,
-and simulated ones never do. The paper leaves the choice of a decode replica open: here it is the one with the fewest
-requests.
+and simulated ones never do. What waits is as reported, or with `books` in a book of its own, which does not age. The
+paper leaves the choice of a decode replica open: here it is the one with the fewest requests.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from poise.core.action import Reject, Route
@@ -26,6 +26,7 @@ from poise.core.request import RequestView
 from poise.core.units import ps
 from poise.core.view import ClusterView
 from poise.policies.kit.loads import prefill_rates
+from poise.policies.kit.prompt_book import PromptBook
 
 
 @dataclass(slots=True)
@@ -34,12 +35,15 @@ class MinTtft:
 
     reject: reject requests predicted to miss their deadline.  ttft_s: deadline of requests that bring none.
     balancing: how many times longer a prefix elsewhere must be to be fetched (at least 1); 0: none is.
+    books: what waits is what it sent itself and saw no first token of, in place of what is reported.
     """
 
     without_prefixes: ClassVar[str] = "the least queued work"
     reject: bool = False
     ttft_s: float = 30.0
     balancing: float = 0.0
+    books: bool = False
+    _book: PromptBook = field(default_factory=PromptBook, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.ttft_s <= 0:
@@ -50,7 +54,7 @@ class MinTtft:
     @property
     def needs(self) -> tuple[str, ...]:
         """The columns read."""
-        return ("requests", "queued_tokens", "cached_tokens")
+        return ("requests", "flights" if self.books else "queued_tokens", "cached_tokens")
 
     def route(self, request: RequestView, cluster: ClusterView, chance: Chance) -> Route | Reject:
         """The least predicted TTFT."""
@@ -63,11 +67,15 @@ class MinTtft:
             due = request.deadline_at or request.arrived_at + ps(self.ttft_s)
             if cluster.now + ps(ttft[chosen]) > due:
                 return Reject("predicted to miss its TTFT deadline")
+        if self.books:
+            hit = cluster.cached_tokens(request)[chosen] if request.ids else 0
+            self._book.send(request.id, request.prompt_tokens - hit)
         return Route(chosen)
 
     def _ttft(self, request: RequestView, cluster: ClusterView) -> list[float]:
         """Predicted seconds to the first token on each replica."""
-        prompt, queued, rates = request.prompt_tokens, cluster.queued_tokens, prefill_rates(cluster)
+        prompt, rates = request.prompt_tokens, prefill_rates(cluster)
+        queued = self._book.queued(cluster) if self.books else cluster.queued_tokens
         if not request.ids:
             return [(tokens + prompt) / rate for tokens, rate in zip(queued, rates, strict=True)]
         cached = cluster.cached_tokens(request)

@@ -33,6 +33,13 @@ def test_only_what_is_needed_is_reported() -> None:
     assert a_state("cached_tokens").prefix is not None
 
 
+def test_roles_follow_what_is_known_of_a_replica() -> None:
+    state = State([ReplicaSpec(), ReplicaSpec(role="prefill")], Belief(), ())
+    assert state.roles == ["mixed", "prefill"]
+    state.know(0, ReplicaSpec(role="decode"))
+    assert state.roles == ["decode", "prefill"]
+
+
 def test_a_column_that_does_not_exist_cannot_be_needed() -> None:
     with pytest.raises(PolicyError, match=r"needs \['queue'\]; the cluster view has .*'requests', 'tokens'"):
         a_state("tokens", "queue")

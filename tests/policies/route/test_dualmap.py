@@ -342,6 +342,33 @@ def test_nothing_moves_to_a_replica_that_takes_no_request() -> None:
         assert bool(desk.moves(gone=gone)) == (gone == -1)
 
 
+# Its own book, and stalls ---------------------------------------------------------------------------------------------
+
+
+def test_with_books_a_replica_is_as_loaded_as_what_was_sent_there_and_not_as_reported() -> None:
+    first, second = candidates(7, range(2))
+    old = a_request(id=1, prompt_tokens=9000, ids=())
+    replicas = [IDLE, IDLE]
+    replicas[first] = IDLE._replace(flights=(a_flight(old, replica=first),))
+    replicas[second] = BUSY  # as reported: nothing of that was sent by this router
+    assert chosen(DualMap(books=True), a_request(id=2, ids=(7,)), replicas) == second
+    assert chosen(DualMap(), a_request(id=2, ids=(7,)), replicas) == first
+
+
+@pytest.mark.parametrize(("waited_s", "stalls"), [(2.0, False), (4.0, True)])
+def test_a_replica_that_computes_no_prompt_for_a_while_is_behind_by_that_time(waited_s: float, stalls: bool) -> None:
+    first, second = candidates(7, range(2))
+    old = a_request(id=1, prompt_tokens=10, ids=())
+    replicas = [IDLE._replace(queued_tokens=500)] * 2
+    replicas[first] = IDLE._replace(queued_tokens=10, flights=(a_flight(old, replica=first),))
+    cluster = a_cluster(*replicas, now=round(waited_s * SECOND))
+    request = a_request(id=2, ids=(7,), arrived_at=cluster.now)
+    router = DualMap(stall_s=3.0)
+    assert router.route(request, cluster, a_chance(key=2)) == Route(second if stalls else first)
+    router.observe(FirstToken(round((waited_s - 1) * SECOND), 9, first))  # it has just computed another one
+    assert router.route(request, cluster, a_chance(key=2)) == Route(first)
+
+
 # In a world -----------------------------------------------------------------------------------------------------------
 
 
@@ -350,3 +377,11 @@ def test_nothing_moves_to_a_replica_that_takes_no_request() -> None:
 @settings(max_examples=examples(60))
 def test_fast_path_equals_reference(case: Case, gate: bool, steps: int) -> None:
     compare(replace(case, router=lambda: DualMap(steps * case.cost.step_s, slo_gate=gate, key_tokens=4, window=9)))
+
+
+@pytest.mark.deep
+@given(cases(), st.sampled_from([3, 30]))
+@settings(max_examples=examples(40))
+def test_fast_path_equals_reference_with_its_book_and_stalls(case: Case, steps: int) -> None:
+    seconds = steps * case.cost.step_s
+    compare(replace(case, router=lambda: DualMap(seconds, key_tokens=4, window=9, books=True, stall_s=seconds)))

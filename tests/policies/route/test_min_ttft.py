@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from poise.core.action import Reject, Route
 from poise.core.units import SECOND
 from poise.policies.route.min_ttft import MinTtft
-from poise.testing import a_chance, a_cluster, a_replica, a_request
+from poise.testing import a_chance, a_cluster, a_flight, a_replica, a_request
 from poise.testing.columns import ReplicaColumns
 from tests.sim.cases import Case, cases
 from tests.sim.test_exact import compare
@@ -95,6 +95,16 @@ def test_a_request_that_would_be_late_is_turned_away_if_so_configured(
 def test_the_decode_half_goes_to_the_fewest_requests() -> None:
     pair = [a_replica(role="prefill"), a_replica(role="decode", requests=2), a_replica(role="decode", requests=1)]
     assert MinTtft().route(a_request(), a_cluster(*pair, stage="decode"), a_chance()) == Route(2)
+
+
+def test_with_books_what_waits_is_what_was_sent_less_what_was_cached() -> None:
+    """Of 1,000 tokens 900 were cached: less waits there than the 200 at the other, whatever is reported."""
+    router, request = MinTtft(books=True), a_request(id=1, prompt_tokens=1000, ids=(1,))
+    cluster = a_cluster(a_replica(cached_tokens=900), a_replica(), needs=["cached_tokens", "flights"])
+    assert router.route(request, cluster, a_chance()) == Route(0)
+    sent = a_replica(queued_tokens=10**6, flights=(a_flight(request),))
+    other = a_replica(flights=(a_flight(a_request(id=2, prompt_tokens=200), replica=1),))
+    assert router.route(a_request(id=3, ids=()), a_cluster(sent, other), a_chance()) == Route(0)
 
 
 def test_ties_are_fair() -> None:

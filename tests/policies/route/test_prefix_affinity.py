@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from poise.core.action import Route
 from poise.policies.route.prefix_affinity import PrefixAffinity
-from poise.testing import a_chance, a_cluster, a_replica, a_request
+from poise.testing import a_chance, a_cluster, a_flight, a_replica, a_request
 from tests.depth import examples
 from tests.sim.cases import Case, cases
 from tests.sim.test_exact import compare
@@ -42,6 +42,12 @@ def test_without_identity_only_load_counts_and_a_decode_half_goes_to_the_fewest_
     assert PrefixAffinity().route(a_request(), a_cluster(*pair, stage="decode"), a_chance()) == Route(2)
 
 
+def test_with_books_load_is_what_was_sent_and_not_as_reported() -> None:
+    waiting = (a_flight(a_request(id=1, prompt_tokens=50)),)
+    cluster = a_cluster(a_replica(flights=waiting), a_replica(queued_tokens=10**6), needs=["flights", "requests"])
+    assert PrefixAffinity(books=True).route(a_request(id=2, ids=()), cluster, a_chance()) == Route(1)
+
+
 @pytest.mark.parametrize("share", [-0.1, 1.1])
 def test_a_share_that_makes_no_sense(share: float) -> None:
     with pytest.raises(ValueError, match="give 0 to 1"):
@@ -52,4 +58,4 @@ def test_a_share_that_makes_no_sense(share: float) -> None:
 @given(cases(), st.sampled_from([0.0, 0.5, 1.0]))
 @settings(max_examples=examples(40))
 def test_fast_path_equals_reference(case: Case, share: float) -> None:
-    compare(replace(case, router=lambda: PrefixAffinity(share)))
+    compare(replace(case, router=lambda: PrefixAffinity(share, books=share > 0)))
