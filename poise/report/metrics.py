@@ -48,6 +48,7 @@ class Metrics:
     scaling: the autoscaler's activity (`report.scaling`), where there is one.
     program_s, programs: time from first arrival to last end of finished programs, and their number, where there are any
     agents: figures of agents' conversations (`report.conversations`), where requests belong to such.
+    counts: what decided about arrivals while it ran, as commits that were refused; for the whole run.
     notes: by figure name, why it is None or must be read with care.
     """
 
@@ -91,6 +92,7 @@ class Metrics:
     program_s: Summary | None = None
     programs: Programs | None = None
     agents: Agents | None = None
+    counts: dict[str, float] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
@@ -99,6 +101,8 @@ class Metrics:
         for name in ("blame", "scaling", "program_s", "programs", "agents"):
             if data[name] is None:
                 del data[name]
+        if not data["counts"]:
+            del data["counts"]
         return data
 
 
@@ -157,6 +161,8 @@ def _notes(run: Run, cluster: Cluster, slo: Slo, tallies: dict[str, int], durati
         notes["ttft_s"] = "no request finished, so there is no latency, hit or price to quote"
     if duration_s <= 0:
         notes["requests_per_s"] = "the run ended before its warm-up did, so there are no rates"
+    if run.counts:
+        notes["counts"] = ", ".join(f"{name.replace('_', ' ')} {value:,.6g}" for name, value in run.counts.items())
     if slo == Slo():
         notes["slo_attainment"] = "no SLO was given: every finished request meets it"
     if cost := dollars(run, cluster)[1]:
@@ -236,6 +242,7 @@ def measure(run: Run, cluster: Cluster, slo: Slo, *, warmup_s: float = 0.0) -> M
         program_s=None if found is None else summary(found.took[found.finished]),
         programs=None if found is None else _programs(found, meeting),
         agents=agents(run, cluster, warmup_s),
+        counts=dict(run.counts),
         notes=_notes(run, cluster, slo, tallies, duration_s),
     )
 

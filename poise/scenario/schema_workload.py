@@ -345,6 +345,8 @@ class TaskSection(Section):
     begins_with: str | None = Field(
         default=None, description="a text, or an earlier request whose prompt and answer begin this prompt"
     )
+    flow: str | None = Field(default=None, description="one of flows, whose tasks are those of this part")
+    rounds: Whole | None = Field(default=None, ge=1, description="of a flow: how often it runs in a row")
 
 
 class WorkflowSection(Section):
@@ -353,6 +355,51 @@ class WorkflowSection(Section):
     tasks: dict[str, TaskSection] = Field(description="tasks by name, as in {plan: {prompt_tokens: 500, …}}")
     texts: dict[str, TextSection] = Field(default={}, description="texts by name, as in {system: {tokens: 1500}}")
     share: float = Field(default=1.0, gt=0, description="its share of the programs, beside those of other workflows")
+
+
+class OrchestrationSection(Section):
+    """How programs are run: how many at once, and what decides on their next requests."""
+
+    way: Literal["central", "batch", "rows"] = Field(
+        default="rows", description="central: one loop, step by step; batch: so many together; rows: each for itself"
+    )
+    in_flight: Whole = Field(default=100, ge=1, description="programs under way at once")
+    step_s: float = Field(default=0.005, ge=0, description="seconds of orchestration for each answer")
+
+
+class SharedStateSection(Section):
+    """Teams of agents on shared state, of which each request of the source begins one."""
+
+    way: Literal["ori", "version", "overwrite", "locks"] = Field(
+        default="ori", description="what a commit is refused for: old reads, an old version, nothing; or locks instead"
+    )
+    agents: Whole = Field(default=8, ge=1, description="agents of a team")
+    steps: Whole = Field(default=10, ge=1, description="steps of an agent, each a request and a commit")
+    shards: Whole = Field(default=1, ge=1, description="shards of a team; agent i writes shard i modulo that")
+    reads: Whole = Field(default=0, ge=0, description="other shards that a step reads")
+    retries: Whole = Field(default=5, ge=0, description="requests and commits more, after a refused one")
+    post_s: Spec = Field(default=0, description="seconds from an answer to its commit, a number or a distribution")
+    check_s: float = Field(default=5e-6, ge=0, description="seconds from the check of what was read to the write")
+    prompt_tokens: Tokens = Field(default=1000, description="a number or a distribution, as in 1000")
+    output_tokens: Tokens = Field(default=150, description="a number or a distribution, as in 150")
+
+
+class AovSection(Section):
+    """Workflows that a model drafts and refines, of which each request of the source begins one."""
+
+    way: Literal["none", "barrier", "merge"] = Field(
+        default="barrier", description="none: never refined; barrier: when all subtasks stand still; merge: meanwhile"
+    )
+    choose: Literal["chain", "first", "score", "shortest"] = Field(
+        default="score", description="what runs: a chain, any draft, the most modular one, or that of the shortest way"
+    )
+    tasks: Whole = Field(default=12, ge=1, description="subtasks of a workflow")
+    candidates: Whole = Field(default=10, ge=1, description="drafts to choose from")
+    every: Whole = Field(default=3, ge=1, description="subtasks that end before a refinement")
+    most: Whole = Field(default=5, ge=0, description="refinements of a workflow at most")
+    failing: float = Field(default=0.1, ge=0, lt=1, description="the share of answers that are wrong, as in 0.1")
+    prompt_tokens: Tokens = Field(default=1500, description="a number or a distribution, as in 1500")
+    output_tokens: Tokens = Field(default=400, description="a number or a distribution, as in 400")
 
 
 class WorkloadSection(Section):
@@ -451,8 +498,23 @@ class WorkloadSection(Section):
         default=None, description="a mapping, as in {trace: sessions.csv, think_s: 10}"
     )
 
+    flows: dict[str, dict[str, TaskSection]] | None = Field(
+        default=None,
+        description="tasks by the name of a flow, which workflows have as parts, as in {coder: {write: …}}",
+    )
     workflows: dict[str, WorkflowSection] | None = Field(
         default=None, description="workflows by name, as in {agent: {tasks: …}}, of which each request begins one"
+    )
+
+    shared_state: SharedStateSection | None = Field(
+        default=None,
+        description="a mapping, as in {agents: 8, shards: 2, reads: 1}: each request begins a team",
+    )
+    aov: AovSection | None = Field(
+        default=None, description="a mapping, as in {tasks: 12, way: barrier}: each request begins a workflow"
+    )
+    orchestration: OrchestrationSection | None = Field(
+        default=None, description="a mapping, as in {way: central, in_flight: 100}, for workflows or sessions"
     )
 
     timeout_s: float | None = Field(default=None, gt=0, description="the seconds after which a client leaves")

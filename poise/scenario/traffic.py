@@ -41,6 +41,10 @@ from poise.workload import (
     with_tool,
     workflows,
 )
+from poise.workload.aov import aov
+from poise.workload.flows import unfolded
+from poise.workload.matrix import orchestrated
+from poise.workload.shared_state import shared_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,6 +122,14 @@ class Traffic:
         if section.media is not None:
             given = section.media.model_dump()
             workload = self._try(("media",), media, workload, **given, seed=seed)
+        if section.shared_state is not None:
+            given = section.shared_state.model_dump()
+            workload = self._try(("shared_state",), shared_state, workload, **given, seed=seed)
+        if section.aov is not None:
+            workload = self._try(("aov",), aov, workload, **section.aov.model_dump(), seed=seed)
+        if section.orchestration is not None:
+            given = section.orchestration.model_dump()
+            workload = self._try(("orchestration",), orchestrated, workload, **given)
         return _with_clients(workload, section.timeout_s, section.deadline_s, section.retry, section.priority)
 
     def _changed(self, workload: Workload, section: WorkloadSection, seed: int) -> Workload:
@@ -143,9 +155,14 @@ class Traffic:
 
     def _workflows(self) -> dict[str, Workflow]:
         """The workflows of the section, checked."""
-        found = {}
-        for name, section in (self.loaded.scenario.workload.workflows or {}).items():
+        found, workload = {}, self.loaded.scenario.workload
+        flows = {
+            name: {task: Task(**_given(each)) for task, each in tasks.items()}
+            for name, tasks in (workload.flows or {}).items()
+        }
+        for name, section in (workload.workflows or {}).items():
             tasks = {task: Task(**_given(each)) for task, each in section.tasks.items()}
+            tasks = self._try(("workflows", name), unfolded, tasks, flows)
             texts = {text: Text(**_given(each)) for text, each in section.texts.items()}
             found[name] = self._try(("workflows", name), Workflow, tasks, texts, section.share)
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from poise.core.event import Arrived, Cancelled, Event
@@ -11,7 +11,7 @@ from poise.core.records.attributions import Attributions
 from poise.core.records.records import CANCELLED, FINISHED, NOT_YET, TIMED_OUT, UNFINISHED, Records
 from poise.core.request import RequestView
 from poise.core.units import SECOND
-from poise.sim.agenda import ARRIVE, END, TIMEOUT, Agenda, Entry
+from poise.sim.agenda import ARRIVE, END, START, TIMEOUT, Agenda, Entry
 from poise.sim.arrivals import Arrivals
 from poise.sim.encoding import Encoding
 from poise.sim.lanes import Conversing
@@ -32,6 +32,7 @@ class Clients:
     arrived, ended: the numbers so far; last_at: when the last one ended.
     opened: called with the instant from which the requests of lanes count.
     lanes: conversations of which a number is under way at any time, where the load is that.
+    director: what decides which rows arrive, where the load is decided as it runs.
     attempts: how often a request was rejected and will be sent again.
     encoding: what encodes images and audio before requests are sent on; None: the replicas do.
     """
@@ -68,7 +69,8 @@ class Clients:
         self.lanes: Conversing | None = None
         if workload.lanes is not None:
             self.lanes = Conversing(workload.lanes, self.arrivals, agenda, self._cancel, opened)
-        self.open = not self._slots and not self.arrivals.followers and self.lanes is None
+        self.director = None if workload.directed is None else workload.directed()
+        self.open = not self._slots and not self.arrivals.followers and self.lanes is None and self.director is None
         self._all_in = all_in
         self.encoding: Encoding | None = None
         self._encoded: set[int] = set()
@@ -77,7 +79,9 @@ class Clients:
         """Send the first requests."""
         for _ in range(self._slots):
             self._enter()
-        if self.lanes is not None:
+        if self.director is not None:
+            self._send(self.director.begin())
+        elif self.lanes is not None:
             self.lanes.begin()
         elif not self._slots:
             self.find_next()
@@ -174,12 +178,28 @@ class Clients:
         self.ended += 1
         if self._accounts is not None:
             self._accounts.end(row)
+        if self.director is not None:
+            self._send(self.director.ended(row, self._agenda.now, status == FINISHED))
+            return
         if self._slots:
             self._enter()
         if self.arrivals.followers and (self.lanes is None or not self.lanes.over):
             self._follow(row, status)
         if self.lanes is not None:
             self.lanes.ended(row)
+
+    def _send(self, sends: Iterable[tuple[int, int]]) -> None:
+        """Let rows arrive at their instants, and wake the director at its own."""
+        for row, at in sends:
+            if at <= self._until:
+                if row >= 0:
+                    self._agenda.push(at, ARRIVE, row)
+                else:
+                    self._agenda.later(at, START, self._wake)
+
+    def _wake(self) -> None:
+        if self.director is not None:
+            self._send(self.director.woken(self._agenda.now))
 
     def _enter(self) -> None:
         """Closed load: send the next row."""

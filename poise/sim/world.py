@@ -301,6 +301,11 @@ class World:
         self.hedging.close()
         run.ended_at = now
         run.offered = self.clients.arrived
+        if self.clients.director is not None:
+            run.counts.update(self.clients.director.counts())
+            for row in self.clients.director.spare():
+                if run.programs is not None:
+                    run.programs[row] = -1
 
     # Decisions -------------------------------------------------------------------------------------------------------
 

@@ -16,14 +16,18 @@ from poise.workload.rows import Rows, by_arrival, later, repeat, take
 from poise.workload.table import Prefixes, Workload
 
 
-def _refuse_lanes(workload: Workload) -> None:
+def _refuse_closed(workload: Workload) -> None:
     if workload.lanes is not None:
         raise ScenarioError("conversations in lanes have no rate to scale and no part to take; change their number")
+    if workload.directed is not None:
+        raise ScenarioError(
+            "load that is decided as it runs cannot be scaled or cut; scale what its programs begin with"
+        )
 
 
 def head(workload: Workload, rows: int) -> Workload:
     """Return the first `rows` requests (at least 1; all of them where there are fewer)."""
-    _refuse_lanes(workload)
+    _refuse_closed(workload)
     if workload.endless is not None:
         return later(workload, lambda drawn: head(drawn, rows))
     kept = min(count("rows", rows), len(workload))
@@ -36,7 +40,7 @@ def thin(workload: Workload, fraction: float, seed: int = 0) -> Workload:
     Sessions are those of `session_of`; where there are none each request is a session by itself. With equal seeds a
     smaller fraction is a subset of a larger one. At least one session stays; stamps are not changed.
     """
-    _refuse_lanes(workload)
+    _refuse_closed(workload)
     if positive("fraction", fraction) > 1:
         raise ScenarioError(f"fraction is {fraction!r}; it must be in (0, 1]; use superpose for more load")
     if workload.endless is not None:
@@ -56,7 +60,7 @@ def superpose(workload: Workload, copies: int, seed: int = 0, *, within_s: float
     and the reachable hit rate stays what it was; tenants, models and adapters are shared. Closed load: `concurrency` is
     multiplied.
     """
-    _refuse_lanes(workload)
+    _refuse_closed(workload)
     copies = count("copies", copies)
     if workload.endless is not None:
         return later(workload, lambda drawn: superpose(drawn, copies, seed, within_s=within_s))
@@ -73,7 +77,7 @@ def scaled(workload: Workload, factor: float, squeeze: bool = False, seed: int =
     instead: think times stay, but the stamps of recorded sessions are squeezed too, which no real crowd would do;
     `source` records it.
     """
-    _refuse_lanes(workload)
+    _refuse_closed(workload)
     positive("factor", factor)
     if workload.concurrency:
         raise ScenarioError(
@@ -100,7 +104,7 @@ def scaled(workload: Workload, factor: float, squeeze: bool = False, seed: int =
 
 def at_rate(workload: Workload, rate: float, squeeze: bool = False, seed: int = 0) -> Workload:
     """Return the workload scaled to `rate` requests per second; of joined requests only the first of each counts."""
-    _refuse_lanes(workload)
+    _refuse_closed(workload)
     positive("rate", rate)
     if workload.concurrency:
         raise ScenarioError(f"rate is {rate}, but a closed load has none; change its concurrency instead")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from poise.workload.director import Director
 
 Ints = NDArray[np.integer[Any]]
 
@@ -92,6 +95,8 @@ class Workload:
     load.
     lanes: closed load of conversations, of which a number is under way at any time; None is any other load.
     endless: draws the rows of a number of seconds, where the arrivals were given no end; there are no rows then.
+    directed: makes what decides, in each run anew, which rows arrive and when (`director.Director`); their instants and
+    joins say no more than what may be. None: rows arrive as these say.
     source: where the rows come from and what was done to them, for provenance.
     """
 
@@ -125,6 +130,7 @@ class Workload:
     concurrency: int = 0
     lanes: Lanes | None = None
     endless: Callable[[float], Workload] | None = None
+    directed: Callable[[], Director] | None = None
     source: dict[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:

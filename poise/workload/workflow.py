@@ -31,6 +31,7 @@ class Task:
     count: copies that run in parallel (1), unless `each` sets their number.
     prompt_tokens, output_tokens: make it a request.  seconds: makes it a tool.  Neither: a join, which takes no time.
     begins_with: a text, or an earlier request whose prompt and answer the prompt begins with; `prompt_tokens` follow.
+    flow, rounds: makes it a part, which is another workflow by name, so many times in a row (`flows.unfolded`).
     """
 
     after: Sequence[str] = ()
@@ -40,6 +41,8 @@ class Task:
     output_tokens: Spec | None = None
     seconds: Spec | None = None
     begins_with: str = ""
+    flow: str = ""
+    rounds: int = 1
 
     @property
     def kind(self) -> Kind:
@@ -163,6 +166,8 @@ class Workflow:
 
 def _one(name: str, task: Task) -> None:
     """Check a task by itself."""
+    if task.flow:
+        raise ScenarioError(f"{name} is the flow {task.flow}; unfold it first, by poise.workload.flows.unfolded")
     if task.kind == "tool" and (task.prompt_tokens is not None or task.output_tokens is not None):
         raise ScenarioError(f"{name} has seconds, as a tool, and tokens, as a request; give one or the other")
     if task.kind == "request" and (task.prompt_tokens is None or task.output_tokens is None):

@@ -155,6 +155,7 @@ class Run:
     counted_from: when what fills the caches beforehand was over; 0 where nothing does.
     conversations: of agents, where requests belong to such.
     programs: the program (session, or rows joined to one another) of each request, -1 for none; None: there are none.
+    counts: what decided about arrivals while it ran, as commits that were refused; empty where nothing did.
     blame: optional, where the time of each request went.
     scaled: the sizes of the pools, at the start and at each change, where a scaler decides.
     converted: the replicas that took another role.
@@ -182,6 +183,7 @@ class Run:
     converted: list[Converted] = field(default_factory=list)
     faults: list[Occurrence] = field(default_factory=list)
     programs: array[int] | None = None
+    counts: dict[str, float] = field(default_factory=dict)
     conversations: Conversations | None = None
     blame: Blame | None = None
     wall_s: float = 0.0
