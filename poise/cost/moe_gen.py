@@ -87,6 +87,9 @@ def _equal(one: Line, two: Line) -> Line:
 class Host:
     """What surrounds the device: bytes of memory, bytes per second at which the CPU reads KV, parts
     of the device's peaks that are reached.
+
+    The default of `cpu_bw` is that of 16 threads of 6.2 GB/s each, as `bench/cpu_attention.c` measures one thread of an
+    EPYC (Zen 5) by AVX2.
     """
 
     memory: float = 512e9
@@ -210,6 +213,27 @@ class Offloaded:
         """Seconds of a token where the whole model runs on one batch whose KV stays on the device."""
         return self.model.layers * max(line.at(requests * context) for line in self.layer(requests).alone())
 
+    @property
+    def bytes_by_head(self) -> float:
+        """Of one token's keys and values in all layers where each head has its own; a latent is unfolded."""
+        mla = self.model.mla
+        if mla is None:
+            return self._token_bytes()
+        values = self.model.heads * (mla.nope_dim + mla.rope_dim + mla.value_dim)
+        return self.model.layers * values * self.kv / 8
+
+    def streamed(self, context: int) -> float:
+        """Tokens per second where each layer's weights, all experts included, come before it runs, and nothing runs
+        meanwhile; keys and values are kept by head in what is left of 0.9 of the device. So vLLM offloaded weights, and
+        kept DeepSeek-V2's KV, at the paper's time.
+        """
+        free = 0.9 * self.device.memory_bytes - self.dense_bytes - self.moe.experts * self.expert_bytes
+        requests = max(1, int(free / (self.bytes_by_head * context)))
+        layer, model = self.layer(requests), self.model
+        fetched = self.dense_bytes + self.moe.experts * self.expert_bytes * self.moe.layers / model.layers
+        read = requests * context * self.bytes_by_head / model.layers / self.memory_bw
+        return requests / (model.layers * (fetched / self.device.host_bw + layer.dense.base + layer.experts + read))
+
     def device_tokens(self) -> float:
         """Tokens whose KV fits the device next to one layer's weights: at least a tenth of its memory."""
         free = 0.9 * self.device.memory_bytes - self.dense_bytes - self.moe.experts * self.expert_bytes
@@ -246,21 +270,25 @@ class Offloaded:
 
 
 class Decoding(NamedTuple):
-    """Tokens per second of a plan, and of the whole model on one batch; on_cpu: ω of the plan."""
+    """Tokens per second of a plan, of the whole model on one batch, of `Offloaded.streamed`; on_cpu: ω of the plan."""
 
     rate: float
     whole: float
+    streamed: float
     on_cpu: float
 
 
-def decoding(model: Model, device: Device, context: int, on_cpu: float | None = None) -> Decoding:
+def decoding(
+    model: Model, device: Device, context: int, on_cpu: float | None = None, cpu_bw: float = 100e9
+) -> Decoding:
     """The best plan, or it with another ω, beside the whole model on as many requests as the device holds."""
-    engine = Offloaded(model, device)
+    engine = Offloaded(model, device, Host(cpu_bw=cpu_bw))
     plan = engine.best(context)
     plan = plan if on_cpu is None else plan._replace(on_cpu=on_cpu)
     few = engine.model_batch(context)
     whole = few / engine.model_based_s(few, context)
-    return Decoding(plan.requests / engine.decode_s(plan, context), whole, plan.on_cpu)
+    rate = plan.requests / engine.decode_s(plan, context)
+    return Decoding(rate, whole, engine.streamed(context), plan.on_cpu)
 
 
 def full_rate(model: Model, device: Device, context: int, requests: int) -> float:

@@ -124,3 +124,13 @@ def test_narrower_weights_and_kv_are_fetched_sooner() -> None:
 def test_what_cannot_be() -> None:
     with pytest.raises(ScenarioError, match="mixture"):
         Offloaded(model("llama-3.1-8b"), device("A10"))
+
+
+def test_streamed_weights_come_whole_and_nothing_runs_meanwhile() -> None:
+    """By hand: a step is no shorter than all layers' weights over the link; latents are kept unfolded, by head."""
+    layers = MIXTRAL.model.weight_bytes(16) - 2 * 2 * MIXTRAL.model.vocab * MIXTRAL.model.hidden
+    requests = MIXTRAL.model_batch(640)
+    assert 0.5 * requests < MIXTRAL.streamed(640) * layers / MIXTRAL.device.host_bw < requests
+    latent = Offloaded(model("deepseek-v2"), device("A10"))
+    assert latent.bytes_by_head == 60 * 128 * (128 + 64 + 128) * 2 and MIXTRAL.bytes_by_head == 32 * 8 * 128 * 2 * 2
+    assert latent.streamed(640) < latent.streamed(64)
