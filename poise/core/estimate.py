@@ -69,8 +69,12 @@ class Sharing(Protocol):
 
     switch: int
 
+    def host(self, shape: StepShape) -> int:
+        """Picoseconds of a step, at its begin, in which the lane's host works and its SMs are left to other lanes."""
+        ...
+
     def factors(self, running: Sequence[Running]) -> list[float]:
-        """The factor, at least 1, on the time of each step alone with its share while all run side by side."""
+        """The factor, at least 1, on the device's time of each step alone with its share while all run side by side."""
         ...
 
 

@@ -68,21 +68,32 @@ class Contention:
     """How the lanes of a pool's replicas slow one another (`poise.core.estimate.Sharing`), by the pool's own costs.
 
     step: the costs of a step.  arithmetic, bandwidth: those on a device with only `STARVED` of the one or the other.
+    host: the picoseconds of a step's costs in which the device waits for the host.
     """
 
-    def __init__(self, step: Cost, arithmetic: Cost, bandwidth: Cost, friction: float, switch_s: float) -> None:
+    def __init__(
+        self,
+        step: Cost,
+        arithmetic: Cost,
+        bandwidth: Cost,
+        host: Callable[[StepShape], int],
+        friction: float,
+        switch_s: float,
+    ) -> None:
         self.switch = round(switch_s * SECOND)
+        self.host = host
         self._step, self._needs, self._friction = step, (arithmetic, bandwidth), friction
 
     def factors(self, running: Sequence[Running]) -> list[float]:
-        """The factor on the time of each step, alone with its share, while all of them run side by side."""
+        """The factor on the device's time of each step, alone with its share, while all of them run side by side."""
         return slowed([self.use(each) for each in running], self._friction)
 
     def use(self, step: Running) -> Use:
-        """What a step uses of the device, alone with its share."""
-        time = max(_duration(self._step, step), 1)
+        """What a step uses of the device while it is on it, alone with its share."""
+        host = self.host(step.shape)
+        time = max(_duration(self._step, step) - host, 1)
         whole = step._replace(shape=step.shape._replace(share=1.0))
-        return Use(*(min(STARVED * _duration(need, whole) / time, 1.0) for need in self._needs))
+        return Use(*(min(STARVED * (_duration(need, whole) - host) / time, 1.0) for need in self._needs))
 
 
 def _duration(cost: Cost, step: Running) -> int:

@@ -192,7 +192,9 @@ class Steps:
             math = self.on(replace(self.pool, device=slower(device, STARVED, 1.0)))
             memory = self.on(replace(self.pool, device=slower(device, 1.0, STARVED)))
             use = self.use
-            self._sharing = Contention(self.step, math.step, memory.step, use.share_friction, use.share_switch_s)
+            self._sharing = Contention(
+                self.step, math.step, memory.step, self.host, use.share_friction, use.share_switch_s
+            )
         return self._sharing
 
     @property
@@ -230,6 +232,10 @@ class Steps:
     def _at(self, clock: float) -> Pool:
         """The pool at a part of its clock."""
         return self.pool if clock == 1.0 else replace(self.pool, device=capped(self.pool.device, clock))
+
+    def host(self, shape: StepShape) -> int:
+        """Picoseconds of a step in which the device waits for the host."""
+        return round(self._host(self._lanes[1.0], shape.decodes + len(shape.chunks)))
 
     def _host(self, k: Costs, sequences: int) -> float:
         """Host time of a step: each data rank schedules its own part of the sequences."""

@@ -32,10 +32,15 @@ class LinearAdapters:
 
 @dataclass(frozen=True, slots=True)
 class LinearSharing:
-    """Steps that run beside others take `slowed` times as long."""
+    """Steps beside others take `slowed` times as long, once their hosts have worked for `waits` picoseconds."""
 
     switch: int
     slowed: float
+    waits: int
+
+    def host(self, shape: StepShape) -> int:
+        """Picoseconds of the host of each step."""
+        return self.waits
 
     def factors(self, running: Sequence[Running]) -> list[float]:
         """The factor for each."""
@@ -48,7 +53,8 @@ class LinearCost:
 
     Chunks that pass only some of `layers` layers cost their share; lanes with an SM share s take 1/s as long.
     copies: devices of which all but one may be lost, each of which takes half a step's time longer.  slowed: the factor
-    on steps of lanes that run side by side.  switch_s: before a step of a lane with another share.
+    on steps of lanes that run side by side.  switch_s: before a step of a lane with another share.  host_s: of the
+    host at the begin of each step, which shares do not change.
     """
 
     step_s: float = 0.01
@@ -64,11 +70,12 @@ class LinearCost:
     copies: int = 1
     slowed: float = 1.0
     switch_s: float = 0.0
+    host_s: float = 0.0
 
     @property
     def sharing(self) -> LinearSharing:
         """How lanes slow one another."""
-        return LinearSharing(ps(self.switch_s), self.slowed)
+        return LinearSharing(ps(self.switch_s), self.slowed, ps(self.host_s))
 
     def step(self, shape: StepShape) -> Piece:
         """The piece of one step."""
@@ -76,11 +83,14 @@ class LinearCost:
         for chunk in shape.chunks:
             part = (chunk.last_layer - chunk.first_layer) / self.layers if chunk.last_layer else 1.0
             time += self.prompt_s * chunk.tokens * part
-        return Piece(ps(time / shape.share), ps(self.kv_s / shape.share), ps(self.window_s / shape.share))
+        return Piece(
+            ps(time / shape.share) + ps(self.host_s), ps(self.kv_s / shape.share), ps(self.window_s / shape.share)
+        )
 
     def one_chunk(self, decodes: int, tokens: int, context: int) -> tuple[int, int]:
         """Base and per_kv of the step of one chunk."""
-        return ps(self.step_s + self.decode_s * decodes + self.prompt_s * tokens), ps(self.kv_s)
+        base = ps(self.step_s + self.decode_s * decodes + self.prompt_s * tokens) + ps(self.host_s)
+        return base, ps(self.kv_s)
 
     def kv_bytes(self, tokens: int) -> int:
         """Bytes of the KV cache of `tokens` tokens."""

@@ -99,6 +99,17 @@ def test_a_step_needs_what_the_slower_device_shows(recipe: Roofline | Measured) 
         assert half < whole
 
 
+def test_a_step_needs_nothing_while_its_host_works() -> None:
+    """The same use while on the device, with and without host time."""
+    slow = Roofline(cpu_step_s=5e-3, cpu_sequence_s=1e-4).build(Pool(device=H100, model=LLAMA_8B)).sharing
+    quick = Roofline(cpu_step_s=0.0, cpu_sequence_s=0.0).build(Pool(device=H100, model=LLAMA_8B)).sharing
+    for shape in (StepShape(32), StepShape(30, (Chunk(1000, 0), Chunk(50, 0)))):
+        assert slow.host(shape) == pytest.approx(5e9 + 32e8)
+        assert quick.host(shape) == 0
+        step = Running(shape, 32_000, 0)
+        assert slow.use(step) == pytest.approx(quick.use(step))
+
+
 def test_a_device_with_parts_of_its_rates() -> None:
     assert slower(H100, 1.0, 1.0) is H100
     half = slower(H100, 0.5, 0.25)

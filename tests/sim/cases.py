@@ -687,6 +687,7 @@ def cases(draw: st.DrawFn, scaled_percent: int = 25, ranked_percent: int = 25, l
         copies=draw(st.sampled_from((1, 2, 3))),
         slowed=draw(st.sampled_from((1.0, 1.0, 1.5))),
         switch_s=draw(st.sampled_from((0, 0, 2))) * unit,
+        host_s=draw(st.sampled_from((0, 0, 1))) * unit,
     )
     prefills = draw(st.integers(1, replicas - 1)) if pairs else 0
     roles = ["prefill"] * prefills + ["decode"] * (replicas - prefills) if pairs else ["mixed"] * replicas

@@ -484,6 +484,8 @@ class Replica:
             for lane in lanes:  # who gave way in a step that never began can be admitted in the next
                 lane.preempted, lane.until = False, now
         until, busy = min(self.pins.next_at, self.swaps.next_at), False
+        if self.device is not None:
+            until = min(until, self.device.next_at)
         for lane in lanes:
             busy = busy or lane.steps > 0
             until = min(until, lane.until)

@@ -57,6 +57,21 @@ def test_lanes_slow_one_another_by_what_the_cost_model_says() -> None:
     assert run(lanes(1.0, 1.0), TWO, replace(COST, slowed=1.5))[1] == {0: 5.0, 1: 4.5}
 
 
+@pytest.mark.parametrize(
+    ("arrives", "decoded", "prompted"),
+    [
+        # The first decode is on the device from 3 to 4 s, the prompt from 4 to 5 s, the second decode from 5 to 6 s.
+        (3.0, 6.0, 5.0),
+        # From 3.5 to 4.5 s the first decode and the prompt are both on the device, then the prompt alone to 5 s.
+        (2.5, 6.5, 5.0),
+    ],
+)
+def test_a_lane_whose_host_works_leaves_the_device_to_others(arrives: float, decoded: float, prompted: float) -> None:
+    """Each step begins with a second of its host; then a prompt or a decode takes a second."""
+    some = [TWO[0], Client(RequestView(1, ps(arrives), 100), 1)]
+    assert run(lanes(1.0, 1.0), some, replace(COST, host_s=1.0))[1] == {0: decoded, 1: prompted}
+
+
 def test_another_share_takes_a_switch_before_the_step() -> None:
     """The prompt at 0 s finds its lane's own share; the first decode, at 1 s, and the second do not differ."""
     done = run(lanes(0.5, 1.0, borrows=True), TWO[:1], replace(COST, switch_s=0.25))[1]
@@ -98,15 +113,18 @@ def test_work_is_conserved(some: list[Client], chosen: tuple[Lane, ...]) -> None
 
 
 @pytest.mark.deep
-@given(clients, st.floats(0.1, 1.0), st.floats(0.1, 1.0), st.booleans(), st.sampled_from((1.0, 1.3)))
+@given(
+    *(clients, st.floats(0.1, 1.0), st.floats(0.1, 1.0), st.booleans(), st.sampled_from((1.0, 1.3))),
+    st.sampled_from((0.0, 0.2, 5.0)),
+)
 @settings(max_examples=examples(400), deadline=None)
 def test_no_step_is_faster_than_alone_on_the_whole_device(
-    some: list[Client], prompts: float, decodes: float, borrows: bool, slowed: float
+    some: list[Client], prompts: float, decodes: float, borrows: bool, slowed: float, host_s: float
 ) -> None:
-    replica, _ = run(lanes(prompts, decodes, borrows), some, replace(COST, slowed=slowed))
+    replica, _ = run(lanes(prompts, decodes, borrows), some, replace(COST, slowed=slowed, host_s=host_s))
     assert replica.slices is not None
     for start, end, _, n, tokens in replica.slices:
-        assert end - start >= ps(COST.prompt_s * tokens + COST.decode_s * n) - 2
+        assert end - start >= ps(host_s + COST.prompt_s * tokens + COST.decode_s * n) - 2
     ends = [end for _, end, *_ in replica.slices]
     starts = [start for start, *_ in replica.slices]
     work = sum(COST.prompt_s * tokens + COST.decode_s * n for *_, n, tokens in replica.slices)
