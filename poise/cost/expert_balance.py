@@ -7,11 +7,17 @@ a slot.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from poise.core.errors import UserError
 from poise.core.experts import ExpertLoad, Placement
 from poise.cost.expert_load import inclusion
+from poise.experts.bound import copies
+from poise.experts.packing import holding, pack, spread_names
+from poise.experts.placement import ExpertPlacement
 
 
 def balanced(load: ExpertLoad, experts: int, active: int, ranks: int, spare: int = 0) -> Placement:
@@ -20,22 +26,13 @@ def balanced(load: ExpertLoad, experts: int, active: int, ranks: int, spare: int
         raise UserError(
             f"{experts} experts with {spare} spare slots do not fill {ranks} ranks evenly; give a multiple of the ranks"
         )
-    chances = inclusion(load, experts, active)
-    return tuple(layer([float(each) for each in row], ranks, spare) for row in chances)
+    return spread(inclusion(load, experts, active), ranks, spare)
 
 
-def layer(popularity: Sequence[float], ranks: int, spare: int = 0) -> tuple[tuple[int, ...], ...]:
-    """The ranks of each expert of one layer, by popularity; an expert may be on a rank twice."""
-    copies = [1] * len(popularity)
-    for _ in range(spare):
-        fullest = max(range(len(copies)), key=lambda expert: popularity[expert] / copies[expert])
-        copies[fullest] += 1
-    each = [(popularity[expert] / count, expert) for expert, count in enumerate(copies) for _ in range(count)]
-    slots, loads = [len(each) // ranks] * ranks, [0.0] * ranks
-    held: list[list[int]] = [[] for _ in popularity]
-    for part, expert in sorted(each, key=lambda copy: (-copy[0], copy[1])):
-        rank = min((rank for rank in range(ranks) if slots[rank]), key=lambda rank: (loads[rank], rank))
-        slots[rank] -= 1
-        loads[rank] += part
-        held[expert].append(rank)
-    return tuple(map(tuple, held))
+def spread(popularity: NDArray[Any], ranks: int, spare: int = 0) -> Placement:
+    """The ranks of each expert, by (layers × experts) popularity; an expert may be on a rank twice."""
+    experts = popularity.shape[1]
+    counts = copies(popularity, experts + spare, experts + spare)
+    names = spread_names(counts)
+    packs = pack(np.take_along_axis(popularity / counts, names, axis=1), ranks)
+    return ExpertPlacement(holding(names, packs, ranks, experts)).holders()

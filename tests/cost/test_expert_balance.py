@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from poise.core.errors import UserError
 from poise.core.experts import BALANCED, ExpertLoad, copies
-from poise.cost.expert_balance import balanced, layer
+from poise.cost.expert_balance import balanced, spread
 
 
 def loads(popularity: list[float], placed: tuple[tuple[int, ...], ...], ranks: int) -> list[float]:
@@ -25,7 +26,7 @@ def loads(popularity: list[float], placed: tuple[tuple[int, ...], ...], ranks: i
 def test_slots_are_full_and_experts_are_held(ranks: int, each: int, more: int, rng: object) -> None:
     experts, spare = ranks * each, ranks * more
     popularity = [rng.random() + 0.01 for _ in range(experts)]  # type: ignore[attr-defined]
-    placed = layer(popularity, ranks, spare)
+    placed = spread(np.array([popularity]), ranks, spare)[0]
     slots = Counter(rank for holders in placed for rank in holders)
     assert set(slots.values()) == {each + more} and all(placed)
     assert sum(map(len, placed)) == experts + spare
@@ -33,13 +34,13 @@ def test_slots_are_full_and_experts_are_held(ranks: int, each: int, more: int, r
 
 
 def test_the_most_popular_is_held_twice_and_shares_its_tokens() -> None:
-    placed = layer([8.0, 4.0, 2.0, 2.0], 4, 4)
+    placed = spread(np.array([[8.0, 4.0, 2.0, 2.0]]), 4, 4)[0]
     assert [len(each) for each in placed] == [4, 2, 1, 1]
     assert loads([8.0, 4.0, 2.0, 2.0], placed, 4) == [4.0, 4.0, 4.0, 4.0]
 
 
 def test_one_expert_a_rank_cannot_be_balanced_without_spares() -> None:
-    assert layer([1.0, 2.0, 4.0], 3) == ((2,), (1,), (0,))
+    assert spread(np.array([[1.0, 2.0, 4.0]]), 3)[0] == ((2,), (1,), (0,))
 
 
 def test_a_layer_for_each_of_a_load() -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from poise.experts import ExpertPlacement, ExpertView
-from poise.policies.kit.expert_packing import holding, pack, spread_names
+from poise.experts.packing import holding, pack, spread_names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from poise.experts import ExpertPlacement, ExpertView
-from poise.policies.kit.expert_packing import holding, pack, pack_apart
+from poise.experts.packing import holding, pack, pack_apart
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from poise.core.errors import UserError
 from poise.experts import ExpertPlacement, ExpertView
-from poise.policies.kit.expert_packing import pack
+from poise.experts.packing import pack
 from poise.policies.kit.expert_program import ExpertProgram
 
 if TYPE_CHECKING:

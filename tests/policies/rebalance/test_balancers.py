@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from poise.core.errors import UserError
 from poise.experts import ExpertView, in_order, least_busiest
+from poise.experts.packing import pack
 from poise.policies.find import names
 from poise.policies.kit.expert_assignment import assigned
-from poise.policies.kit.expert_packing import pack
 from poise.policies.rebalance.eplb import Eplb
 from poise.policies.rebalance.exflow import ExFlow
 from poise.policies.rebalance.few_moves import FewMoves

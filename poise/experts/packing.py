@@ -1,11 +1,11 @@
-"""Packing of experts, for balancers: items into packs of equal number, largest first, all layers at once."""
+"""Packing of experts: items into packs of equal number, largest first, all layers at once."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
 
 def pack(weights: NDArray[Any], packs: int) -> NDArray[Any]:
@@ -13,8 +13,6 @@ def pack(weights: NDArray[Any], packs: int) -> NDArray[Any]:
 
     A pack takes items / packs of a row's items, rounded up.
     """
-    import numpy as np
-
     rows, items = weights.shape
     room = -(-items // packs)
     order = np.argsort(-weights, axis=1, kind="stable")
@@ -35,8 +33,6 @@ def pack_apart(weights: NDArray[Any], names: NDArray[Any], packs: int) -> NDArra
 
     names: (rows × items) whole numbers from 0.
     """
-    import numpy as np
-
     rows, items = weights.shape
     room = -(-items // packs)
     order = np.argsort(-weights, axis=1, kind="stable")
@@ -59,8 +55,6 @@ def pack_apart(weights: NDArray[Any], names: NDArray[Any], packs: int) -> NDArra
 
 def spread_names(counts: NDArray[Any]) -> NDArray[Any]:
     """(rows × slots) the expert of each copy, in order, from (rows × experts) copies; rows have equally many."""
-    import numpy as np
-
     rows, experts = counts.shape
     found: NDArray[Any] = np.repeat(np.tile(np.arange(experts), rows), counts.ravel()).reshape(rows, -1)
     return found
@@ -68,8 +62,6 @@ def spread_names(counts: NDArray[Any]) -> NDArray[Any]:
 
 def holding(names: NDArray[Any], packs: NDArray[Any], ranks: int, experts: int) -> NDArray[Any]:
     """(rows × ranks × experts) copies, from the expert and the rank of each."""
-    import numpy as np
-
     found = np.zeros((len(names), ranks, experts), dtype=np.int16)
     np.add.at(found, (np.arange(len(names))[:, None], packs, names), 1)
     return found
