@@ -132,22 +132,6 @@ def _made(seen: Seen, _: str) -> float:
     return float(np.array(seen.result.run.records.output_tokens).sum()) / _span(seen, "")
 
 
-def _steady(seen: Seen, part: str) -> float:
-    """Requests or output tokens a second, of those that ended by when the last program began: without a run's drain.
-
-    Of the whole run where all programs begin at once.
-    """
-    found, records = spans(seen.result.run), seen.result.run.records
-    if found is None or part not in ("requests", "tokens"):
-        raise UserError(f"steady.{part} is no figure of this run; give steady.requests or steady.tokens of programs")
-    last = np.array(records.arrived_at)[found.first].max()
-    ended = np.array(records.ended_at)
-    last = last or ended.max()
-    done = (ended >= 0) & (ended <= last)
-    each = np.array(records.output_tokens)[done] if part == "tokens" else done
-    return float(each.sum()) / (last / SECOND)
-
-
 def _decoded(seen: Seen, _: str) -> float:
     """Output tokens after the first ones, a second from the last first token on: the rate of one batch that decodes."""
     records = seen.result.run.records
@@ -223,8 +207,8 @@ def _between(seen: Seen, part: str) -> float:
 
 
 OWN: Mapping[str, Callable[[Seen, str], float]] = {
-    "in_time": _in_time, "span_s": _span, "output_rate": _made, "decode_rate": _decoded, "steady": _steady,
-    "computed_tokens": _computed, "unique_tokens": _unique, "again_tokens": _again, "busiest": _busiest,
-    "output_tokens": _outputs, "steps": _steps, "prompt_step_s": _prompt_step, "tbt_s": _between,
+    "in_time": _in_time, "span_s": _span, "output_rate": _made, "decode_rate": _decoded, "computed_tokens": _computed,
+    "unique_tokens": _unique, "again_tokens": _again, "busiest": _busiest, "output_tokens": _outputs, "steps": _steps,
+    "prompt_step_s": _prompt_step, "tbt_s": _between,
 }  # fmt: skip
 """Figures that no report has, each a function of a run and of what follows its name."""
