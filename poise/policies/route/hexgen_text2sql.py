@@ -10,7 +10,9 @@ traffic for a grid of values, which `poise whatif` and `poise compare` do.
 
 Here t = prompt/prefill rate + predicted output/decode rate, both by the cost model instead of a profile of stages; the
 predictor `by_stage` predicts outputs. base is the replica on which the step is fastest, and W(base) the mean of W, so
-that an idle base does not divide by 0. The code's discount of slow cards (half their work) is left out.
+that an idle base does not divide by 0. The code counts half of the work of its slow cards (A6000 and L40S beside A100):
+`slow_work` 0.5 does so for all replicas on which the step takes longer than on base; 1, as in the paper, for none. The
+code's W also keeps the work of requests that have ended.
 """
 
 from __future__ import annotations
@@ -30,19 +32,23 @@ from poise.policies.kit.loads import prefill_rates
 class HexgenText2sql:
     """Speed for this step against work ahead. alpha: the weight of speed, in [0, 1].
 
-    output_tokens: of a request without a prediction.
+    output_tokens: of a request without a prediction.  slow_work: the share of its work that counts of a replica slower
+    than the fastest, above 0.
     """
 
     reads_predictions: ClassVar[bool] = True
 
     alpha: float = 0.3
     output_tokens: int = 256
+    slow_work: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.alpha <= 1:
             raise ValueError(f"alpha {self.alpha} is no share; give 0 (work alone) to 1 (speed alone)")
         if self.output_tokens < 0:
             raise ValueError(f"output_tokens {self.output_tokens} is negative; give 0 or more")
+        if self.slow_work <= 0:
+            raise ValueError(f"slow_work {self.slow_work} is no share of work; give more than 0, as in 0.5 or 1")
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -57,7 +63,9 @@ class HexgenText2sql:
             replica: sum(self._took(flight.request, replica, prefill, decode) for flight in cluster.flights(replica))
             for replica in able
         }
-        base, mean = min(took.values()), sum(work.values()) / len(work) or 1.0
+        base = min(took.values())
+        work = {replica: each * (self.slow_work if took[replica] > base else 1.0) for replica, each in work.items()}
+        mean = sum(work.values()) / len(work) or 1.0
         alpha = self.alpha
         return Route(chance.least(able, lambda e: (1 - alpha) * work[e] / mean - alpha * base / (took[e] or 1.0)))
 

@@ -13,7 +13,9 @@ from poise.testing import a_chance, a_cluster, a_flight, a_replica, a_request, c
 FAST, SLOW = {"prefill_rate": 10_000.0, "decode_rate": 100.0}, {"prefill_rate": 1000.0, "decode_rate": 25.0}
 
 
-def chosen(alpha: float, waiting: int, *, prompt_tokens: int = 1000, predicted_tokens: int = 100) -> int:
+def chosen(
+    alpha: float, waiting: int, *, slow_work: float = 1.0, prompt_tokens: int = 1000, predicted_tokens: int = 100
+) -> int:
     """Where a step goes: 0 is fast and has so many requests of 1 s, 1 is slow and has one of 5 s."""
     work = a_request(prompt_tokens=1000, predicted_tokens=90)
     cluster = a_cluster(
@@ -21,7 +23,7 @@ def chosen(alpha: float, waiting: int, *, prompt_tokens: int = 1000, predicted_t
         needs=("flights",),
     )  # fmt: skip
     request = a_request(prompt_tokens=prompt_tokens, predicted_tokens=predicted_tokens)
-    return Dispatch(alpha).route(request, cluster, a_chance()).replica
+    return Dispatch(alpha, slow_work=slow_work).route(request, cluster, a_chance()).replica
 
 
 def test_speed_alone_and_work_alone_are_the_ends() -> None:
@@ -32,6 +34,10 @@ def test_speed_alone_and_work_alone_are_the_ends() -> None:
 def test_between_them_a_fast_replica_may_have_more_work() -> None:
     takes = [next(waiting for waiting in range(50) if chosen(alpha, waiting) == 1) for alpha in (0.0, 0.3, 0.5)]
     assert takes == sorted(takes) and takes[0] < takes[-1]
+
+
+def test_half_of_the_work_of_a_slow_replica_may_count() -> None:
+    assert [chosen(0.0, waiting, slow_work=0.5) for waiting in (2, 3)] == [0, 1], "2 s and 3 s against half of 4.6 s"
 
 
 def test_where_nothing_is_known_all_replicas_are_alike() -> None:
@@ -66,7 +72,8 @@ def test_a_stage_is_predicted_its_mean_within_the_clients_limit() -> None:
 
 
 def test_what_makes_no_sense_is_refused() -> None:
-    for wrong in (lambda: Dispatch(1.5), lambda: Dispatch(output_tokens=-1), lambda: Urgency(0.0), lambda: ByStage(0),
-                  lambda: Urgency(seconds={0: 1.0}), lambda: Urgency(1.0, {0: 2.0}, {0: 1.0})):  # fmt: skip
+    for wrong in (lambda: Dispatch(1.5), lambda: Dispatch(output_tokens=-1), lambda: Dispatch(slow_work=0.0),
+                  lambda: Urgency(0.0), lambda: ByStage(0), lambda: Urgency(seconds={0: 1.0}),
+                  lambda: Urgency(1.0, {0: 2.0}, {0: 1.0})):  # fmt: skip
         with pytest.raises(ValueError):
             wrong()
