@@ -142,6 +142,7 @@ def test_a_pool_that_a_term_cannot_serve(tmp_path: Path) -> None:
 POOL = Pool(model("llama-3.1-70b"), device("H100"), replicas=2, tensor=4)
 SUITS: dict[str, Pool] = {
     "block_llm": replace(POOL, tensor=8, tenants=(0, 1, 2)),
+    "cloudmatrix": Pool(model("qwen3-30b-a3b"), device("H100"), replicas=2, data=4, expert=4),
     "dllm_serve": replace(POOL, engine=Engine(prefix_caching=False)),
     "expert_as_a_service": Pool(model("qwen3-30b-a3b"), device("H100"), replicas=2, data=4, expert=4),
     "moe_gen": Pool(model("mixtral-8x7b"), device("A10"), replicas=2),

@@ -174,8 +174,8 @@ def measure(bench: Bench) -> Findings:
 
 def _faster(studies: list[Study]) -> Answer:
     most = max((study.speedup for study in studies), key=lambda each: each.value or 0.0)
-    told = (f"{study}: {study.speedup.value or 0.0:.2f} times ({study.fastest})" for study in studies)
-    return Answer("faster", "; ".join(told), most)
+    words = (f"{study}: {study.speedup.value or 0.0:.2f} times ({study.fastest})" for study in studies)
+    return Answer("faster", "; ".join(words), most)
 
 
 def _leaner(studies: list[Study]) -> Answer:
@@ -200,8 +200,8 @@ def _other(studies: list[Study]) -> Answer:
 
 def _stable(studies: list[Study]) -> Answer:
     regrets = {str(study): max(study.regret(NOISE), study.regret(-NOISE)) for study in studies}
-    told = "; ".join(f"{name}: {write(each, 'share', 2)}" for name, each in regrets.items())
-    return Answer("stable", told, list(regrets.values()))
+    words = "; ".join(f"{name}: {write(each, 'share', 2)}" for name, each in regrets.items())
+    return Answer("stable", words, list(regrets.values()))
 
 
 def _cells(studies: list[Study]) -> Answer:

@@ -74,8 +74,8 @@ def measure(bench: Bench) -> Findings:
     criteria = [
         Answer("padding", text, [row[SPREADS.index(MIDDLE)] for row in rows.values()]),
         Answer("spread", text, all(row == sorted(row) and row[0] == 0 for row in rows.values())),
-        Answer("stages", _told(gains, "NVLink", MIDDLE), middle),
-        Answer("equal", "; ".join(f"{link}: {_told(gains, link, 0.0)}" for link in LINKS)),
+        Answer("stages", _in_words(gains, "NVLink", MIDDLE), middle),
+        Answer("equal", "; ".join(f"{link}: {_in_words(gains, link, 0.0)}" for link in LINKS)),
         Answer("pooled", _pooled()),
     ]
     lines = {f"{n} devices": [Point(*each) for each in zip(SPREADS, row, strict=True)] for n, row in rows.items()}
@@ -92,7 +92,7 @@ def measure(bench: Bench) -> Findings:
     )
 
 
-def _told(gains: dict[tuple[str, int, float], float], link: str, spread: float) -> str:
+def _in_words(gains: dict[tuple[str, int, float], float], link: str, spread: float) -> str:
     return ", ".join(f"{n} devices {write(gains[link, n, spread], 'share', 2)}" for n in DEVICES)
 
 
