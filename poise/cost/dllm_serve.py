@@ -2,7 +2,8 @@
 
 dLLM-Serve (arXiv 2512.17077). A request denoises block by block; at regular steps it refreshes the KV of its whole
 sequence, which arithmetic binds, and in between it reuses that KV and computes the current block alone, which memory
-binds. Logits of all positions would fill memory; computed in parts under a cap, they leave it to requests.
+binds. Logits of all positions would fill memory; computed in parts under a cap, they leave it to requests. So does each
+head that keeps the KV of those tokens alone that matter to it.
 """
 
 from __future__ import annotations
@@ -26,13 +27,18 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Denoising:
-    """block: tokens of a block.  steps: of each block.  every: steps from one refresh to the next."""
+    """block: tokens of a block.  steps: of each block.  every: steps from one refresh to the next.  kept: the part of
+    its tokens whose KV each head keeps between refreshes, densely stored (head-centric sparsity).
+    """
 
     block: int = 32
     steps: int = 32
     every: int = 8
+    kept: float = 1.0
 
     def __post_init__(self) -> None:
+        if not 0 < self.kept <= 1:
+            raise UserError(f"{self}: kept is a part of a sequence; give above 0 up to 1")
         if min(self.block, self.steps, self.every) < 1:
             raise UserError(f"{self}: blocks, steps and refreshes are counted; give 1 or more")
 
@@ -41,7 +47,7 @@ class Denoising:
         whole = request.prompt + request.output
         blocks = -(-request.output // self.block)
         for step in range(blocks * self.steps):
-            yield (whole, 0) if step % self.every == 0 else (self.block, whole)
+            yield (whole, 0) if step % self.every == 0 else (self.block, round(whole * self.kept))
 
 
 @dataclass(slots=True)

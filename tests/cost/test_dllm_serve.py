@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -62,6 +63,11 @@ def test_work_of_a_request() -> None:
     assert list(SHORT.work(Request(10, 11))) == [(21, 0), (8, 21)] * 4
 
 
+def test_sparse_kv_is_read_in_part_and_refreshed_whole() -> None:
+    """A head keeps half of what it refreshed; a block is computed as before."""
+    assert list(replace(SHORT, kept=0.5).work(Request(10, 10))) == [(20, 0), (8, 10)] * 4
+
+
 def test_a_cap_on_logits_leaves_memory_to_requests() -> None:
     many = [Request(100, 100)] * 10
     assert not Memory(1e6, kv=100, logit=1000).fits(many)
@@ -80,3 +86,5 @@ def test_what_cannot_be() -> None:
         serve([Request(10, 8)], Multiplexed(), COST, Memory(10, 100, 0), SHORT)
     with pytest.raises(UserError, match="give 1"):
         Denoising(every=0)
+    with pytest.raises(UserError, match="above 0 up to 1"):
+        Denoising(kept=0)

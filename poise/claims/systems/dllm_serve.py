@@ -1,15 +1,18 @@
-"""dLLM-Serve: phases of diffusion models that mix, and logits under a cap."""
+"""dLLM-Serve: phases of diffusion models that mix, logits under a cap, and KV of the tokens that matter to a head."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from statistics import geometric_mean
+from typing import NamedTuple
 
 from poise.catalogue import device, model
-from poise.claims.answer import Answer, Findings
+from poise.claims.answer import Answer, Findings, Ratio
 from poise.claims.bench import Bench
 from poise.claims.claim import Curve, Point
+from poise.claims.sweep import ratio, times
 from poise.core.policy import Router
 from poise.core.records.records import Records
 from poise.core.spec import Cluster, Engine, Pool
@@ -26,68 +29,98 @@ from poise.policies.route.round_robin import RoundRobin
 from poise.workload import Workload, lognormal, poisson
 
 DEVICES, LOADS = ("RTX-4090", "L40S"), (0.5, 0.8, 1.0, 1.5, 3.0)
-VOCABULARY = 126_464
-"""LLaDA's; the term takes that of the model's shape, which is 1 % more."""
+LLADA = replace(model("llama-2-7b"), name="LLaDA-8B", ffn=12_288, vocab=126_464)
+"""Its shape: keys and values of every head, as Llama 2's (arXiv 2502.09992)."""
+KEPT = 0.5
+"""The part of tokens that a head keeps, the default of the authors' code."""
+EVERY, BUDGET = 16, 16_384
+"""Steps from one refresh to the next, and tokens of a step: in their code the first two of a block's 32 steps compute
+the whole sequence, here one in 16."""
 
 PROMPT, OUTPUT, REPLICAS = 300, 128, 2
 
-WAYS: dict[str, tuple[Composer, float, bool]] = {
-    "static": (Aligned(), 0.0, True),
-    "static, capped": (Aligned(), 256e6, True),
-    "mixed, whole logits": (Multiplexed(), 0.0, False),
-    "mixed, capped": (Multiplexed(), 256e6, False),
+
+class Way(NamedTuple):
+    """How one device serves; cap: bytes for logits, 0 for those of all positions."""
+
+    composer: Composer
+    cap: float = 0.0
+    static: bool = False
+    kept: float = 1.0
+
+
+ALL, BASE = "dLLM-Serve", "static"
+WAYS = {
+    BASE: Way(Aligned(), static=True),
+    "static, capped": Way(Aligned(), 256e6, static=True),
+    "static, sparse": Way(Aligned(), static=True, kept=KEPT),
+    "mixed, whole logits": Way(Multiplexed()),
+    "mixed, capped": Way(Multiplexed(), 256e6),
+    ALL: Way(Multiplexed(), 256e6, kept=KEPT),
 }
 
 ROUTERS: dict[str, type[Router]] = {"least_requests": LeastRequests, "round_robin": RoundRobin}
-STATIC, PHASED, MIXED = "static, whole logits", "aligned, capped", "mixed, capped"
-TERMS = {STATIC: DllmServe(refresh="aligned", cap_mb=0.0), PHASED: DllmServe(refresh="aligned"), MIXED: DllmServe()}
+STATIC, PHASED, MIXED = "static, whole logits", "aligned, capped", "mixed, capped, sparse"
+TERMS = {
+    STATIC: DllmServe(every=EVERY, refresh="aligned", cap_mb=0.0),
+    PHASED: DllmServe(every=EVERY, refresh="aligned"),
+    MIXED: DllmServe(every=EVERY, kept=KEPT),
+}
 """What is simulated; the first by static batching, the others by continuous batching."""
 
 
 def measure(bench: Bench) -> Findings:
-    """Devices × loads (over the rate of static batches) × ways to serve, as events; × routers × seeds, simulated."""
-    runs = {kind: _device(kind, bench.requests(300)) for kind in DEVICES}
-    gains = {kind: row["static"][-1].ends_s / row["mixed, capped"][-1].ends_s for kind, row in runs.items()}
+    """Devices × loads (over the rate of static batches) × ways to serve × seeds, as events; × routers, simulated."""
+    seeds = range(1, bench.seeds(5) + 1)
+    most = {kind: {name: [_served(bench, kind, name, 1e3, seed).ends_s for seed in seeds] for name in WAYS}
+            for kind in DEVICES}  # fmt: skip
+    gains = {kind: {name: ratio(each, row[BASE]) for name, each in row.items()} for kind, row in most.items()}
     tails = {
-        kind: [
-            _p99(one.latencies) / _p99(two.latencies)
-            for one, two in zip(row["static"], row["mixed, capped"], strict=True)
-        ]
-        for kind, row in runs.items()
+        kind: {
+            name: [[_p99(_served(bench, kind, name, load * bench.requests(300) / row[BASE][seed - 1], seed).latencies)
+                    for seed in seeds] for load in LOADS]
+            for name in (BASE, ALL)
+        }
+        for kind, row in most.items()
+    }  # fmt: skip
+    shorter = {
+        kind: [ratio(one, other) for one, other in zip(row[ALL], row[BASE], strict=True)] for kind, row in tails.items()
     }
-    alone = {
-        name: {kind: row["static"][-1].ends_s / row[name][-1].ends_s for kind, row in runs.items()} for name in WAYS
-    }
-    tail = max(max(row) for row in tails.values())
+    parts = {name: [gains[kind][name] for kind in DEVICES] for name in list(WAYS)[1:-1]}
     criteria = [
         Answer(
-            "throughput", "; ".join(f"{kind}: {gain:.2f} times" for kind, gain in gains.items()), list(gains.values())
+            "throughput",
+            _worded({kind: [row[ALL]] for kind, row in gains.items()}),
+            [row[ALL] for row in gains.values()],
         ),
-        Answer(
-            "tails",
-            "; ".join(f"{kind}: {', '.join(f'{each:.2f}' for each in row)}" for kind, row in tails.items())
-            + f" times at {', '.join(map(str, LOADS))}",
-            [sum(each > 1 for each in row) for row in tails.values()],
-        ),
-        Answer("tail at most", f"{tail:.1f} times", tail),
-        Answer(
-            "parts",
-            "; ".join(
-                f"{name}: {', '.join(f'{gain:.2f} on {kind}' for kind, gain in alone[name].items())}"
-                for name in ("static, capped", "mixed, whole logits")
-            ),
-            [gain for name in ("static, capped", "mixed, whole logits") for gain in alone[name].values()],
-        ),
+        Answer("tails", _worded(shorter) + _at(LOADS), [_third(row) for row in shorter.values()]),
+        Answer("tail at most", _worded(shorter), max((each for row in shorter.values() for each in row), key=_value)),
+        Answer("parts", _worded(parts), [each for row in parts.values() for each in row]),
     ]
     lines = {
-        f"{kind}, {name}": [Point(load, _p99(each.latencies)) for load, each in zip(LOADS, row[name], strict=True)]
-        for kind, row in runs.items() for name in ("static", "mixed, capped")
+        f"{kind}, {name}": [Point(load, geometric_mean(each)) for load, each in zip(LOADS, found, strict=True)]
+        for kind, row in tails.items() for name, found in row.items()
     }  # fmt: skip
     simulated, behind = _simulated(bench)
-    return Findings(
-        [*criteria, *simulated],
-        [Curve("P99 latency", "load over that of static batches", "seconds", lines), behind],
-    )
+    curve = Curve("P99 latency", "load over that of static batches", "seconds", lines)
+    return Findings([*criteria, *simulated], [curve, behind])
+
+
+def _worded(found: Mapping[str, Sequence[Ratio]]) -> str:
+    return "; ".join(f"{name}: {', '.join(map(times, row))}" for name, row in found.items())
+
+
+def _at(loads: Sequence[float]) -> str:
+    return f" at {', '.join(map(str, loads))}"
+
+
+def _value(found: Ratio) -> float:
+    return found.value or 0.0
+
+
+def _third(row: Sequence[Ratio]) -> Ratio:
+    """The ratio that three loads reach or exceed, by their lower ends."""
+    return sorted(row, key=lambda each: each.low or 0.0)[-3]
 
 
 Tails = dict[tuple[str, str, float], list[float]]
@@ -96,23 +129,20 @@ Tails = dict[tuple[str, str, float], list[float]]
 
 def _simulated(bench: Bench) -> tuple[list[Answer], Curve]:
     """Two replicas behind each router, by the term."""
-    most = {kind: {name: _run(bench, kind, name, LeastRequests(), 1e3, 2) for name in TERMS} for kind in DEVICES}
-    ends = {kind: {name: max(each.ended_at) for name, each in row.items()} for kind, row in most.items()}
-    gains = {kind: row[STATIC] / row[MIXED] for kind, row in ends.items()}
+    seeds = range(1, bench.seeds(5) + 1)
+    ends = {kind: {name: [max(_run(bench, kind, name, LeastRequests(), 1e3, seed).ended_at) for seed in seeds]
+                   for name in (STATIC, MIXED)} for kind in DEVICES}  # fmt: skip
+    gains = {kind: ratio(row[MIXED], row[STATIC]) for kind, row in ends.items()}
     tails: dict[str, Tails] = {router: {} for router in ROUTERS}
     for router, kind, name, load in product(ROUTERS, DEVICES, TERMS, LOADS[:4]):
-        rate = load * bench.requests(300) / (ends[kind][STATIC] / SECOND)
         tails[router][kind, name, load] = [
-            _tail(_run(bench, kind, name, ROUTERS[router](), rate, seed)) for seed in range(1, bench.seeds(5) + 1)
+            _tail(_run(bench, kind, name, ROUTERS[router](), load * bench.requests(300) / (end / SECOND), seed))
+            for seed, end in zip(seeds, ends[kind][STATIC], strict=True)
         ]
     criteria = [
         *(_ahead(router, tails[router], STATIC) for router in ROUTERS),
         *(_ahead(router, tails[router], PHASED) for router in ROUTERS),
-        Answer(
-            "throughput, simulated",
-            "; ".join(f"{kind}: {gain:.2f} times" for kind, gain in gains.items()),
-            list(gains.values()),
-        ),
+        Answer("throughput, simulated", _worded({kind: [each] for kind, each in gains.items()}), list(gains.values())),
     ]
     tail = tails["least_requests"]
     lines = {
@@ -123,32 +153,18 @@ def _simulated(bench: Bench) -> tuple[list[Answer], Curve]:
 
 
 def _ahead(router: str, tails: Tails, other: str) -> Answer:
-    """Mixed phases beside another way, seed by seed."""
-    shares = {
-        kind: [
-            [one / two for one, two in zip(tails[kind, other, load], tails[kind, MIXED, load], strict=True)]
-            for load in LOADS[:4]
-        ]
-        for kind in DEVICES
+    """Mixed phases beside another way, at three loads or more on each device."""
+    shorter = {
+        kind: [ratio(tails[kind, MIXED, load], tails[kind, other, load]) for load in LOADS[:4]] for kind in DEVICES
     }
-    _paper, _why = "phases that mix are a part of the gain", "with 8 requests at once arithmetic binds blocks, too"
-    if other == STATIC:
-        pass
-    return Answer(
-        f"{router}, against {other}",
-        "; ".join(
-            f"{kind}: " + ", ".join(f"{geometric_mean(each):.2f} ({min(each):.2f} to {max(each):.2f})" for each in row)
-            for kind, row in shares.items()
-        )
-        + f" times at {', '.join(map(str, LOADS[:4]))}",
-        [sum(min(each) > 1 for each in row) for row in shares.values()],
-    )
+    text = _worded(shorter) + _at(LOADS[:4])
+    return Answer(f"{router}, against {other}", text, [_third(row) for row in shorter.values()])
 
 
 def _run(bench: Bench, kind: str, name: str, router: Router, rate: float, seed: int) -> Records:
     """A load on two replicas that run as many requests at once as whole sequences fit."""
     term, engine = TERMS[name], Engine(prefix_caching=False)
-    pool = Pool(model("llama-3-8b"), device(kind), replicas=REPLICAS, engine=engine)
+    pool = Pool(LLADA, device(kind), replicas=REPLICAS, engine=engine)
     most = kv_blocks(term.held(pool)) * engine.block_tokens // (PROMPT + OUTPUT)
     budget = max(engine.token_budget, most * PROMPT)
     pool = replace(pool, engine=replace(engine, max_sequences=most, token_budget=budget))
@@ -167,25 +183,18 @@ def _tail(records: Records) -> float:
     return _p99([(end - at) / SECOND for end, at in pairs])
 
 
-def _device(kind: str, requests: int) -> dict[str, list[Served]]:
-    """What each way serves on a device at each load."""
-    shape, card = model("llama-3-8b"), device(kind)
-    estimator = Roofline().build(Pool(shape, card))
-    kv = shape.kv_bytes_per_token(16)
-    free = 0.9 * card.memory_bytes - shape.weight_bytes(16)
-
-    def run(name: str, rate: float) -> Served:
-        composer, cap, static = WAYS[name]
-        load = _load(rate, requests, 2)
-        rows = [
-            Request(int(prompt), int(output), float(at) / SECOND)
-            for at, prompt, output in zip(load.arrival, load.prompt, load.output, strict=True)
-        ]
-        memory = Memory(free, kv, VOCABULARY * LOGIT_BYTES, cap)
-        return serve(rows, composer, estimator, memory, Denoising(), static=static)
-
-    most = requests / run("static", 1e3).ends_s
-    return {name: [run(name, load * most) for load in LOADS] for name in WAYS}
+def _served(bench: Bench, kind: str, name: str, rate: float, seed: int) -> Served:
+    """What one way serves on a device at a load."""
+    card, way = device(kind), WAYS[name]
+    load = _load(rate, bench.requests(300), seed)
+    rows = [
+        Request(int(prompt), int(output), float(at) / SECOND)
+        for at, prompt, output in zip(load.arrival, load.prompt, load.output, strict=True)
+    ]
+    free = 0.9 * card.memory_bytes - LLADA.weight_bytes(16)
+    memory = Memory(free, LLADA.kv_bytes_per_token(16) * way.kept, LLADA.vocab * LOGIT_BYTES, way.cap)
+    estimator = Roofline().build(Pool(LLADA, card))
+    return serve(rows, way.composer, estimator, memory, Denoising(every=EVERY, kept=way.kept), BUDGET, way.static)
 
 
 def _p99(latencies: list[float]) -> float:

@@ -35,7 +35,8 @@ class DllmServe:
     """block, steps: tokens of a block and steps for each, so a step makes block/steps tokens.  every: steps from one
     refresh to the next.  output: masked positions of a request at first, which is how long outputs are in the mean.
     refresh: "mixed", requests refresh spread evenly over steps; "aligned", all in the same one.
-    cap_mb: memory for logits in parts; 0: those of all positions at once.
+    cap_mb: memory for logits in parts; 0: those of all positions at once.  kept: the part of its tokens whose KV each
+    head keeps.
 
     A prompt's chunk is the first refresh, masked positions included. Later a request counts with what it has and with
     half of `output`, so a run over outputs of that length is right in the mean, while a step of its first (last) tokens
@@ -45,7 +46,7 @@ class DllmServe:
 
     Left out: the end of a last block that an output does not fill (less than one block); that a first refresh counts as
     one of `every` (less than one refresh of each request); a budget of tokens that cuts steps; KV of masked positions,
-    so have engine.max_sequences no more than whole sequences fit; sparsity. KV of a prefix depends on what follows:
+    so have engine.max_sequences no more than whole sequences fit. KV of a prefix depends on what follows:
     turn engine.prefix_caching off. It changes what is computed, so among terms it comes last.
     """
 
@@ -57,8 +58,11 @@ class DllmServe:
     output: int = 128
     refresh: str = "mixed"
     cap_mb: float = 256.0
+    kept: float = 1.0
 
     def __post_init__(self) -> None:
+        if not 0 < self.kept <= 1:
+            raise ScenarioError(f"kept {self.kept} is a part of a sequence; give above 0 up to 1")
         Denoising(self.block, self.steps, self.every)
         if self.output < 0 or self.cap_mb < 0:
             raise ScenarioError(f"output {self.output} and cap_mb {self.cap_mb} count tokens and MB; give 0 or more")
@@ -72,9 +76,10 @@ class DllmServe:
     def held(self, pool: Pool) -> Pool:
         """The pool with what logits leave of its KV blocks."""
         need = footprint(pool)
-        kept = need.block + need.window_block
+        every = need.block + need.window_block
+        kept = every * self.kept
         logits = pool.engine.block_tokens * pool.model.vocab * LOGIT_BYTES / pool.tensor
-        room = kv_blocks(pool) / pool.data * kept
+        room = kv_blocks(pool) / pool.data * every
         blocks = room / (kept + logits)
         if self.cap_mb and kept:
             blocks = max(blocks, (room - self.cap_mb * 1e6) / kept)
@@ -153,12 +158,12 @@ class Denoised(EstimatorWrapper):
 
     def _with(self, shape: StepShape, refreshes: int, length: int) -> StepShape:
         """A step of prompts, refreshes and blocks after the tokens that they read."""
-        blocks = (Chunk(self.term.block, length),) * (shape.decodes - refreshes)
+        blocks = (Chunk(self.term.block, round(length * self.term.kept)),) * (shape.decodes - refreshes)
         return StepShape(0, (*shape.chunks, *(Chunk(length, 0),) * refreshes, *blocks), shape.share)
 
     def describe(self) -> dict[str, object]:
         """The inner one's, and what a step is."""
-        names = ("block", "steps", "every", "output", "refresh", "cap_mb")
+        names = ("block", "steps", "every", "output", "refresh", "cap_mb", "kept")
         return {**self.inner.describe(), "dllm_serve": {name: getattr(self.term, name) for name in names}}
 
 

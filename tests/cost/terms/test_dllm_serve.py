@@ -46,11 +46,11 @@ requests = st.integers(1, 100)
 lengths = st.integers(200, 8000)
 
 
-@given(requests, lengths, st.integers(1, 10), st.sampled_from(REFRESHES))
-def test_a_step_is_the_mean_of_the_event_models(n: int, length: int, every: int, phases: str) -> None:
+@given(requests, lengths, st.integers(1, 10), st.sampled_from(REFRESHES), st.sampled_from((0.25, 1.0)))
+def test_a_step_is_the_mean_of_the_event_models(n: int, length: int, every: int, phases: str, kept: float) -> None:
     """Requests of one length, `every` steps long: all at the same phase, or spread evenly over phases."""
-    term, estimator = DllmServe(every=every, refresh=phases), Roofline().build(POOL)
-    steps = list(Denoising(every=every).work(Request(length - 128, 128)))[: 2 * every]
+    term, estimator = DllmServe(every=every, refresh=phases, kept=kept), Roofline().build(POOL)
+    steps = list(Denoising(every=every, kept=kept).work(Request(length - 128, 128)))[: 2 * every]
     running = [Running(Request(length - 128, 128), steps, at % every if phases == "mixed" else 0) for at in range(n)]
     seconds = []
     for _ in range(every):
@@ -147,6 +147,10 @@ def test_room_is_that_of_the_event_model(cap_mb: float) -> None:
     assert tokens(DllmServe(cap_mb=1e6)) == tokens(DllmServe(cap_mb=0.0)) < tokens(DllmServe())
 
 
+def test_half_of_the_kv_leaves_room_for_twice_the_tokens() -> None:
+    assert tokens(DllmServe(kept=0.5)) == pytest.approx(2 * tokens(DllmServe()), rel=1e-3)
+
+
 def test_a_token_is_a_part_of_a_step() -> None:
     """Half as many steps for each block: half of the time of each token; prompts beside take as long as before."""
     one, two = built(DllmServe()), built(DllmServe(steps=16))
@@ -166,6 +170,7 @@ def test_what_cannot_be() -> None:
     cases: list[tuple[Callable[[], object], str]] = [
         (lambda: DllmServe(every=0), "give 1 or more"),
         (lambda: DllmServe(output=-1), "give 0 or more"),
+        (lambda: DllmServe(kept=0.0), "above 0 up to 1"),
         (lambda: DllmServe(refresh="mixt"), "give one of mixed, aligned"),
     ]
     for made, expected in cases:
