@@ -12,7 +12,9 @@ that has ended. Until `cold` sessions left for tools, all are assumed to return,
 
 It differs in that R is the time since the last use in units of `horizon_s`, not of the oldest extent, so that two idle
 extents keep their order (see `core/engine/ranked_pool.py`). S is the context of the program in units of the largest
-seen, so that the parts of one program are evicted together, its tail first. Prefetching from host memory is not built.
+seen, so that the parts of one program are evicted together, its tail first. KV of a program that went on at another
+replica counts as that of one that may return, for a replica does not learn of it. Prefetching is not built: evicted
+KV is kept nowhere, so there is no lower tier to prefetch from.
 """
 
 from __future__ import annotations
