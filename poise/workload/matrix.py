@@ -7,13 +7,14 @@ serves that workload, so they take as long as the engines take at that load.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
 from poise.core.errors import ScenarioError, UserError
-from poise.core.units import ps
+from poise.core.units import SECOND, ps
 from poise.workload.directed import Graph, noted
 from poise.workload.director import Sends, Undirected
 from poise.workload.draw import count, positive, stream
@@ -38,7 +39,8 @@ def orchestrated(programs: Workload, way: Way = "rows", *, in_flight: int = 100,
     central: one loop hears every answer and sends what follows, `step_s` each, one after another.  batch: the next
     `in_flight` programs begin when all those before them have ended.  rows: the next program begins when one has
     ended.  In the last two a step takes `step_s` of the agent's own. A program begins at its arrival at the earliest,
-    in order of arrivals. ScenarioError where the workload has no programs.
+    in order of arrivals. Counted are answers and their tokens until the last program begins, and the seconds until
+    then, so without the drain of a run; all, where all begin at once. ScenarioError where there are no programs.
     """
     if way not in WAYS:
         raise UserError(f"way is {way!r}; give one of {', '.join(WAYS)}")
@@ -66,6 +68,9 @@ class Orchestrator(Undirected):
         self._next = 0
         self._under_way = 0
         self._loop_until = 0
+        self._output = programs.output
+        self._heard = [0, 0, 0]  # answers, tokens, picoseconds
+        self._steady: list[int] = []
 
     def begin(self) -> Sends:
         """The first programs."""
@@ -78,6 +83,7 @@ class Orchestrator(Undirected):
             begun = max(now, self._loop_until)
             self._loop_until = begun + self._step
         at, program = begun + self._step, self._graph.of[row]
+        self._heard = [self._heard[0] + 1, self._heard[1] + int(self._output[row]), at]
         sends = self._graph.met(row, at) if finished else []
         if self._left[program]:
             self._left[program] = self._left[program] - 1 if finished else 0
@@ -85,6 +91,11 @@ class Orchestrator(Undirected):
                 self._under_way -= 1
                 sends += self._admit(at)
         return sends
+
+    def counts(self) -> Mapping[str, float]:
+        """Answers, tokens and seconds until the last program began."""
+        answers, made, until = self._steady or self._heard
+        return {"answers": answers, "tokens": made, "seconds": until / SECOND}
 
     def _admit(self, now: int) -> list[tuple[int, int]]:
         """The programs that there is room for, each at its arrival at the earliest."""
@@ -96,4 +107,6 @@ class Orchestrator(Undirected):
                 sends.append((row, max(now, self._graph.arrival[row])))
             self._next += 1
             self._under_way += 1
+        if sends and self._next == len(self._left) and self._heard[0]:
+            self._steady = [*self._heard]
         return sends

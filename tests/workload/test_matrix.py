@@ -63,6 +63,13 @@ def test_a_batch_waits_for_its_slowest_row() -> None:
     assert seconds(calls, "rows", 2, 0) == 4 + 9
 
 
+def test_counts_end_when_the_last_row_begins() -> None:
+    done = played(
+        orchestrated(rows_of([[1], [9], [1], [1]]), "rows", in_flight=2, step_s=0), [SECOND, 9 * SECOND] + [SECOND] * 2
+    )
+    assert done.director.counts() == {"answers": 2, "tokens": 20, "seconds": 2.0}
+
+
 def test_the_central_loop_takes_one_step_at_a_time() -> None:
     assert seconds([[1, 1]] * 100, "central", 100, 0.5) == 1 + 100 * 0.5 + 1
     assert seconds([[1, 1]] * 100, "rows", 100, 0.5) == 1 + 0.5 + 1
