@@ -96,7 +96,7 @@ class Works:
     def of(self, shape: StepShape, parts: int = 1) -> Work:
         """The work of a step cut into equal parts: each of them reads the weights and reduces by itself."""
         _, k = self.lane(shape.share)
-        slopes = self._slopes.get(shape.share) or self._sloped(shape.share)
+        slopes = self.slopes(shape.share)
         tokens, layers = self.tokens(shape), self.pool.model.layers
         dense = k.token * tokens.all, k.weights * parts
         read, computed = k.experts(tokens.all / parts) if k.expert_weights else (0.0, 0.0)
@@ -106,7 +106,7 @@ class Works:
         sent += slopes.sent_fixed * parts + slopes.sent * tokens.all if tokens.all else 0.0
         head = k.head_token * tokens.sampled, k.head_weights
         rank = tokens.decodes / shape.decodes if shape.decodes else 0.0
-        prompts, decode = self._prompts(k, shape), (slopes.flops * rank, slopes.read * rank)
+        prompts, decode = self.prompts(shape), (slopes.flops * rank, slopes.read * rank)
         pairs = [dense, experts]
         return Work(
             Line(layers * sum(each[0] for each in pairs) + head[0] + prompts[0], decode[0]),
@@ -123,8 +123,9 @@ class Works:
         fixed, slope, other, rise = k.reduce
         return parts * min(fixed + slope * tokens / parts, other + rise * tokens / parts)
 
-    def _prompts(self, k: Coefficients, shape: StepShape) -> tuple[float, float]:
+    def prompts(self, shape: StepShape) -> tuple[float, float]:
         """Arithmetic and reading of prompts' attention, of full layers; those with a window are left out."""
+        _, k = self.lane(shape.share)
         if not shape.chunks:
             return 0.0, 0.0
         pairs = sum(each.tokens * each.context + each.tokens * (each.tokens + 1) / 2 for each in shape.chunks)
@@ -133,6 +134,10 @@ class Works:
         whole = sum((each.last_layer or layers) - each.first_layer for each in shape.chunks)
         passed = whole / (layers * len(shape.chunks))
         return k.pair * pairs * self.part * passed, k.read * read * self.part * passed
+
+    def slopes(self, share: float) -> Slopes:
+        """The slopes of a lane."""
+        return self._slopes.get(share) or self._sloped(share)
 
     def _sloped(self, share: float) -> Slopes:
         """The slopes of a lane, made once."""

@@ -86,7 +86,7 @@ def test_what_is_left_out_follows_from_the_rest() -> None:
     assert about.compare == {"round_robin": {"router": "round_robin"}, "preble": {"router": "preble"}}
     assert about.sweeps["load"].across == "load, req/s"
     assert find.claim("kv_runahead").compare == {}  # a model has no slot to compare policies in
-    assert find.claim("nanoflow").labels == ["128/512", "512/512", "1024/512", "512/1024"]
+    assert find.claim("token_weave").labels == list(find.claim("token_weave").settings)
 
 
 @pytest.mark.parametrize("name", find.names())

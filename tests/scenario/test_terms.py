@@ -102,7 +102,7 @@ def test_every_term_is_one_file_with_one_class(name: str) -> None:
         ("{terms: nanoflw}", r"scenario.yaml:4: cost.terms: .*did you mean nanoflow"),
         ("{terms: [{nanoflow: {overlp: 1}}]}", r"nanoflow: unknown parameter 'overlp'; did you mean overlap"),
         ("{terms: [{nanoflow: {overlap: 2}}]}", r"nanoflow: overlap 2 is no part"),
-        ("{terms: [{nanoflow: {overlap: yes}}]}", r"nanoflow.overlap: 'yes' is no float; give a value like"),
+        ("{terms: [{nanoflow: {overlap: yes}}]}", r"nanoflow.overlap: 'yes' is no number; give one, or nothing"),
         ("{terms: [{energonai: {padding: 1}}]}", r"energonai.padding: 1 is no bool; give a value like False"),
         ("{terms: [{moe_gen: {on_cpu: half}}]}", r"moe_gen.on_cpu: 'half' is no number; give one, or nothing"),
         ("{terms: [{dllm_serve: {refresh: mixt}}]}", r"dllm_serve: refresh 'mixt'; give one of mixed, aligned"),
@@ -153,7 +153,7 @@ SUITS: dict[str, Pool] = {
 BATCHERS: dict[str, Policies] = {"seesaw": Policies(batcher=Seesaw())}
 """What the terms want that not every batcher does."""
 
-SLOWER = {"block_llm", "diagonal_batching", "dllm_serve", "expert_as_a_service", "moe_gen", "seesaw"}
+SLOWER = {"block_llm", "diagonal_batching", "dllm_serve", "expert_as_a_service", "moe_gen", "prompt_graphs", "seesaw"}
 """Terms that buy something else with time."""
 
 

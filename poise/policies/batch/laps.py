@@ -7,9 +7,9 @@ two, twice which takes less than `knee` times as long by the cost model (the pap
 where one would else miss its deadline by `margin_s`; long ones go in order, one at a time. Where both are ready they
 alternate, so that a short prompt waits for one long prompt at most.
 
-The paper pads short batches to captured graphs, and adapts window and depth; the first is a matter of the cost model
-here, the second is left out: the window is the paper's best, 6 to 8 ms. Its pool controller, which
-assigns instances to either class, is not built.
+Window and depth follow how many short prompts came in how long (`adapts`), up to `window_s`, of which the paper found 6
+to 8 ms the best, and `depth`. Graphs of short batches are a matter of the cost model (the term `prompt_graphs`); pools
+of instances for either class are those of the router `laps`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from poise.core.estimate import Chunk
 from poise.core.units import ps
 from poise.core.view import LaneView, SequenceView
 from poise.policies.batch.chunked import BLOCKED, DECODES, PREEMPTED
+from poise.policies.kit.fill_window import FillWindow
 from poise.policies.kit.prompts import Prompts, left_of
 from poise.policies.kit.waiting_set import WaitingSet
 
@@ -38,9 +39,8 @@ class Laps:
     """Compose batches of one class.
 
     short_tokens: up to which a prompt is short, 0 to find it by `knee`.  window_s, depth: how long short prompts are
-    gathered.  ttft_s, margin_s: a prompt without a deadline is due that long after its arrival; none is gathered later
-    than
-    `margin_s` before.
+    gathered, at most with `adapts`.  ttft_s, margin_s: a prompt without a deadline is due that long after its arrival;
+    none is gathered later than `margin_s` before.
     """
 
     decodes_alone = True
@@ -51,6 +51,8 @@ class Laps:
     depth: int = 16
     ttft_s: float = 0.4
     margin_s: float = 0.1
+    adapts: bool = True
+    _fill: FillWindow = field(init=False, repr=False, compare=False)
     _boundary: int = field(default=0, init=False, repr=False, compare=False)
     _long_next: bool = field(default=False, init=False, repr=False, compare=False)
 
@@ -65,6 +67,7 @@ class Laps:
             raise ValueError("short_tokens is 0 or more, knee lies in (1, 2], and depth is 1 or more")
         if self.window_s < 0 or self.ttft_s <= 0 or self.margin_s < 0:
             raise ValueError("window_s and margin_s are 0 or more, and ttft_s is above 0")
+        self._fill = FillWindow(ps(self.window_s), self.depth)
 
     def waits(self, sequence: SequenceView, place: Any) -> None:
         """A request begins to wait."""
@@ -112,13 +115,15 @@ class Laps:
         is short by what the prefix cache has of it turns long as decodes push that out, so then nothing is held.
         """
         short, long = self._classes(lane)
-        wake_at = self._wake_at(short) if len(short) < self.depth else 0
+        wake_at = self._wake_at(short) if len(short) < self._fill.depth else 0
         ready = bool(short) and wake_at <= lane.now
         if long and (self._long_next or not ready) and self._admit(lane, prompts, long[:1]):
             self._long_next = False
             return Batch(tuple(prompts.entries))
         if ready and self._admit(lane, prompts, short):
             self._long_next = True
+            if self.adapts:
+                self._fill.went(len(prompts.entries), lane.now - short[0][1].request.arrived_at)
             return Batch(tuple(prompts.entries))
         hold = ONE_STEP if any(each.need > self._boundary for _, each in short) else UNTIL_CHANGE
         return Batch((), ALL, hold, wake_at=0 if ready or not short else wake_at)
@@ -140,7 +145,7 @@ class Laps:
         """The latest time at which the short prompts start."""
         limits = [
             min(
-                each.request.arrived_at + ps(self.window_s),
+                each.request.arrived_at + self._fill.window,
                 (each.request.deadline_at or each.request.arrived_at + ps(self.ttft_s)) - ps(self.margin_s),
             )
             for _, each in short
