@@ -43,9 +43,16 @@ def _group(group: str, some: list[Listed]) -> Iterator[str]:
             link = f"[{each.system}](systems/{each.name}.md)"
             yield f"| {link} | {each.arxiv or '–'} | {each.slot} {', '.join(map(_code, each.stands))} | {_met(each)} |"
         yield ""
-    left = [f"{each.system}{f' ({each.arxiv})' if each.arxiv else ''}" for each in some if not each.built]
-    if left:
-        yield from (f"Not built: {', '.join(left)}.", "")
+    left = [each for each in some if not each.built]
+    if bare := [_titled(each) for each in left if not each.why]:
+        yield from (f"Not built: {', '.join(bare)}.", "")
+    for each in left:
+        if each.why:
+            yield from (f"Not built: {_titled(each)}: {each.why}.", "")
+
+
+def _titled(entry: Listed) -> str:
+    return f"{entry.system} ({entry.arxiv})" if entry.arxiv else entry.system
 
 
 def _code(text: str) -> str:

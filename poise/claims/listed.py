@@ -34,6 +34,7 @@ class Listed:
     """A system. slot, stands: what stands for it, empty where nothing does.  claims: those made of it.
 
     id: its number in the list, 0 where it is not in it.  tier: as in `TIERS`, 0 where it is not in the list.
+    why: the reason where nothing stands for it.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Listed:
     slot: str = ""
     stands: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()
+    why: str = ""
 
     @property
     def built(self) -> bool:
@@ -61,7 +63,7 @@ def listed() -> tuple[Listed, ...]:
         for number in claim(name).paper.ids or [0]:
             made.setdefault(number, []).append(name)
     with FILE.open(encoding="utf-8", newline="") as file:
-        rows = [_row(row, tuple(made.get(int(row["id"]), ()))) for row in csv.DictReader(file)]
+        rows = [_row(row, tuple(made.get(int(row["id"]), ()))) for row in csv.DictReader(file, restval="")]
     return (*rows, *map(_beside, made.get(0, ())))
 
 
@@ -71,7 +73,7 @@ def _row(row: dict[str, str], claims: tuple[str, ...]) -> Listed:
         slot, stands = _stands(claims)
     return Listed(
         row["name"], row["system"], row["title"], row["arxiv"], row["group"], int(row["id"]), int(row["tier"]), slot,
-        stands, claims,
+        stands, claims, row["why"],
     )  # fmt: skip
 
 

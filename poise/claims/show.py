@@ -121,7 +121,7 @@ def show_system(entry: Listed, file: TextIO | None = None) -> None:
     if entry.tier:
         out.write(f"Tier {entry.tier}: {TIERS[entry.tier]}\n")
     if not entry.built:
-        out.write("Not built.\n")
+        out.write(_wrapped(f"Not built{f': {entry.why}' if entry.why else ''}.") + "\n")
     elif not entry.claims:
         out.write(f"Stands for it: {entry.slot} {', '.join(entry.stands)}: {how(entry)}\nClaim not made yet.\n")
     for name in entry.claims:

@@ -6,7 +6,9 @@ al., J. Phys.: Conf. Ser. 2451 (2023). With r = metric / target per replica and 
 a mean over a window. Defaults are the code's: tolerances 0.1, rates 2, window 180 s (metrics/client.go), 300 s in which
 a higher target holds (ScaleDownCooldownWindow). Of the metric and target, which are the user's there, the default is
 the KV cache half used. n is the pool's last target there; the metric is of those that serve. An empty pool with
-requests gets one.
+requests gets one. So n·r would count replicas that start as loaded like those that serve; the code's guard
+(podautoscaler/autoscaler.go, applyPendingReplicaGuard) counts them as without load where the pool is to grow, and as at
+the target where it is to shrink, before the cooldown.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ class Apa(PoolScaler):
     target: of the metric, per replica.  metric: requests, waiting, running, tokens, queued_tokens or kv (a share).
     tolerance_up, tolerance_down: shares of the target.  rate_up, rate_down: the most that a step multiplies or divides
     by. window_s: that the metric is a mean over.  cooldown_s: for how long a higher target holds.
+    guard: whether replicas that start count (False: as before the code had its guard).
     """
 
     target: float = 0.5
@@ -37,6 +40,7 @@ class Apa(PoolScaler):
     window_s: float = 180.0
     cooldown_s: float = 300.0
     period_s: float = 10.0
+    guard: bool = True
     _seen: dict[int, Lately] = field(default_factory=dict, init=False, repr=False, compare=False)
     _wishes: dict[int, Lately] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -59,6 +63,16 @@ class Apa(PoolScaler):
             options = min(count(has * ratio, 1), ceil(self.rate_up * has))
         elif ratio < 1 - self.tolerance_down:
             options = max(count(has * ratio, 1), floor(has / self.rate_down))
+        if self.guard:
+            options = _guarded(options, has, len(pool.serving), ratio)
         wishes = self._wishes.setdefault(number, Lately(ps(self.cooldown_s)))
         wishes.add(now, options)
         return options if options > has else min(has, int(max(wishes.most, options)))
+
+
+def _guarded(options: int, has: int, ready: int, ratio: float) -> int:
+    """A target that counts the replicas which start: without load going up, at the target going down."""
+    starting = has - min(ready, has)
+    if options > has:
+        return min(max(count(ready * ratio, 1), has), options) if starting else options
+    return min(max(count(ready * ratio + starting, 1), options), has)

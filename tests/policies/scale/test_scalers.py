@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from poise.core.action import Scale
 from poise.core.errors import ScenarioError
 from poise.core.event import Arrived, Finished, FirstToken
 from poise.core.units import SECOND
 from poise.policies.find import build
+from poise.policies.kit.late_metric import Late
 from poise.policies.scale.apa import Apa
 from poise.policies.scale.concurrency_rl import ConcurrencyRl
 from poise.policies.scale.deepflow import Deepflow
@@ -63,6 +66,27 @@ def test_hpa_counts_those_that_start() -> None:
     assert list(Hpa().scale(a_cluster(pools=[a_pool()]), a_chance())) == [], "a pool of none is not scaled"
 
 
+def test_hpa_reads_what_was_measured_a_while_ago() -> None:
+    policy = Hpa(target=10, stabilisation_s=0, delay_s=30)
+    for at, requests in ((0, 10), (15, 20)):
+        view = a_cluster(a_replica(requests=requests), now=at * SECOND, needs=policy.needs, pools=[a_pool(0)])
+        assert list(policy.scale(view, a_chance())) == [], "nothing has arrived yet"
+    assert decision(policy, 30, [40]).replicas == 1, "ten of 0 s"
+    assert decision(policy, 45, [40]).replicas == 2, "twenty of 15 s"
+    assert decision(policy, 74, [40]).replicas == 4
+
+
+@given(delay=st.integers(0, 50), gaps=st.lists(st.integers(1, 20), min_size=1, max_size=40))
+def test_a_late_metric_is_the_latest_one_that_is_old_enough(delay: int, gaps: list[int]) -> None:
+    late, now = Late(delay), 0
+    taken: list[tuple[int, float]] = []
+    for number, gap in enumerate(gaps):
+        now += gap
+        taken.append((now, float(number)))
+        old = [value for at, value in taken if at <= now - delay]
+        assert late.seen(now, float(number)) == (old[-1] if old else None)
+
+
 # AIBrix --------------------------------------------------------------------------------------------------------------
 
 
@@ -82,6 +106,28 @@ def test_apa_takes_the_mean_of_its_window() -> None:
     assert decision(policy, 20, [30]).replicas == 2, "the mean of 10 and 30"
     assert decision(policy, 30, [30]).replicas == 2, "ten has left the window, but a step doubles at most"
     assert decision(Apa(), 10, [], held=3).replicas == 1
+
+
+def test_apa_counts_replicas_that_start_without_load_going_up_and_at_the_target_going_down() -> None:
+    policy: dict[str, Any] = {"metric": "requests", "target": 10, "cooldown_s": 0}
+    assert decision(Apa(**policy, guard=False), 10, [20, 20], wanted=4).replicas == 8, "four times two"
+    assert decision(Apa(**policy), 10, [20, 20], wanted=4).replicas == 4, "forty requests are four replicas' worth"
+    assert decision(Apa(**policy), 10, [25, 25], wanted=4).replicas == 5
+    assert decision(Apa(**policy, guard=False), 10, [5, 5], wanted=4).replicas == 2
+    assert decision(Apa(**policy), 10, [5, 5], wanted=4).replicas == 3, "one of two, and two that start"
+
+
+@given(ready=st.integers(0, 12), starting=st.integers(0, 12), load=st.integers(0, 60))
+def test_the_guard_only_draws_a_wish_towards_what_is_there(ready: int, starting: int, load: int) -> None:
+    has = ready + starting
+    if not has:
+        return
+    wishes = [
+        decision(Apa(metric="requests", target=10, cooldown_s=0, guard=guard), 10, [load] * ready, wanted=has).replicas
+        for guard in (False, True)
+    ]
+    assert min(wishes[0], has) <= wishes[1] <= max(wishes[0], has)
+    assert starting or wishes[0] == wishes[1]
 
 
 # Knative -------------------------------------------------------------------------------------------------------------
@@ -171,6 +217,30 @@ def test_elastic_moe_steps_up_when_first_tokens_are_late_and_down_when_there_is_
     assert decision(policy, 62, [5, 5]).replicas == 3, "it has waited too long already"
 
 
+def test_elastic_moe_resizes_an_instance_with_the_old_size_beside_the_new_or_after_it() -> None:
+    def step(policy: ElasticMoe, at_s: int, *wanted: int, serving: Sequence[int] = (), left: int = 0) -> list[Scale]:
+        replicas = [a_replica(requests=left), a_replica(), a_replica()]
+        pools = [a_pool(*((each,) if each in serving else ()), wanted=size) for each, size in enumerate(wanted)]
+        view = a_cluster(*replicas, now=at_s * SECOND, needs=policy.needs, pools=pools)
+        return list(policy.scale(view, a_chance()))
+
+    for resize in ("shared", "drained"):
+        policy = ElasticMoe(resize=resize)
+        assert step(policy, 1, 1, 1, 1, serving=(0, 1, 2)) == [Scale(1, 0), Scale(2, 0)], "the smallest stays"
+        policy.observe(Arrived(0, a_request(id=1)))
+        if resize == "shared":
+            assert step(policy, 2, 1, 0, 0, serving=(0,)) == [Scale(1, 1)], "its first token is late"
+            assert step(policy, 3, 1, 1, 0, serving=(0,)) == [], "the new size starts"
+            assert step(policy, 4, 1, 1, 0, serving=(0, 1)) == [Scale(0, 0)]
+        else:
+            assert step(policy, 2, 1, 0, 0, serving=(0,)) == [Scale(0, 0)]
+            assert step(policy, 3, 0, 0, 0, left=1) == [], "the old size has requests"
+            assert step(policy, 4, 0, 0, 0) == [Scale(1, 1)]
+            assert step(policy, 5, 0, 1, 0, serving=(1,)) == [Scale(0, 0)], "which changes nothing"
+        policy.observe(FirstToken(6 * SECOND, 1, 0))
+        assert step(policy, 30, 0, 1, 0, serving=(1,)) == ([Scale(0, 1)] if resize == "shared" else [Scale(1, 0)])
+
+
 # Learning ------------------------------------------------------------------------------------------------------------
 
 
@@ -197,6 +267,8 @@ def test_rl_finds_the_better_concurrency() -> None:
     [
         ("hpa", {"target": 0.0}, "target and period_s are above 0"),
         ("hpa", {"metric": "cpu"}, "metric 'cpu' is none of requests, waiting"),
+        ("hpa", {"delay_s": -1.0}, "delay_s is -1.0; a metric is read after it was taken"),
+        ("elastic_moe", {"resize": "both"}, "resize is 'both'; give shared, drained or nothing"),
         ("apa", {"rate_down": 0.5}, "rate_up and rate_down are 1 or more"),
         ("kpa", {"panic_s": 90.0}, "panic_s lies in (0, stable_s]"),
         ("keep_alive", {"keep_s": 0.0}, "keep_s and period_s are above 0"),
