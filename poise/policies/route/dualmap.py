@@ -65,7 +65,8 @@ class DualMap:
     ttft_s: SLO of requests that bring no deadline.  within: `min_ttft` or `least_loaded`.
     slo_gate: prefer the longer cache hit while the SLO holds.  rebalancing: move waiting requests.
     key_tokens: prompt tokens that the shortest key covers.  window: requests over which hotness is counted.
-    books: loads are what it sent itself and saw no first token of.  stall_s: seconds without a prompt, 0 for no matter.
+    books: loads are what it sent itself and saw no first token of.
+    stall_s: seconds without a computed prompt from which on a stall counts; 0: never.
     """
 
     without_prefixes: ClassVar[str] = "two replicas drawn for each request"

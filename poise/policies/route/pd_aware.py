@@ -6,7 +6,7 @@ colocated replicas over that of pairs, less 1, summed over rates, and its sign d
 the longest common prefix of the prompt decides where loads are balanced, and the least load where they are not.
 
 Parameters: the map is none of the paper's figures, so it is measured for a deployment, as in
-`poise/claims/systems/deepflow.py`; without one, or without a predicted output length, both kinds compete. When loads
+`poise/claims/heat_map.py`; without one, or without a predicted output length, both kinds compete. When loads
 are balanced is not said: here, where requests in flight differ by at most `spread` (ours). It differs from DeepFlow in
 counting requests, in reading prefixes from the view instead of a tree for each kind, and in that the decode half of a
 pair goes to the fewest requests. Ties are drawn.
