@@ -7,8 +7,10 @@ first token misses its limit and that of the times per output token does not, x 
 1, until the fitted a₁/(x' − λ) + a₂ is within the limit, or by `most_steps`; symmetrically for b₁/y' + b₂; else they
 stay. λ is the share that the window's prompts needed, by the cost model. Lines are fitted to the last windows.
 
-Windows are in seconds, the paper's in iterations. Resident workers and the delayed hand-over hide a switch, of which
-the paper names no time; here the cost model's time of a switch counts.
+A window lasts for seconds, the paper's for iterations, and until enough prompts have had a first token for a quantile
+of them to be believed. The time per output token is the mean over the window's decode steps, which all running requests
+share: that of each request would be known only at its end. Resident workers and the delayed hand-over hide a switch, of
+which the paper names no time; here the cost model's time of a switch counts.
 """
 
 from __future__ import annotations
@@ -28,7 +30,6 @@ from poise.policies.kit.line_fit import fitted
 
 KEPT = 8
 """Windows that lines are fitted to."""
-MOST_REMEMBERED = 1 << 16
 
 
 @dataclass(slots=True)
@@ -36,7 +37,8 @@ class SemiPd(Chunked):
     """Compose on two lanes and move their shares; `tokens` and `long_prefill` as in `Chunked`.
 
     ttft_s, tpot_s: limits, of which `quantile` of the requests are to keep each.  share, decode_share: of prompts and
-    of decodes at the start.  window_s: seconds.  step, most_steps: how far a share moves at a time.  least: of a share.
+    of decodes at the start.  window_s, fewest: least seconds and first tokens of a window.  step, most_steps: how far a
+    share moves at a time.  least: of a share.
     """
 
     decodes_alone: ClassVar[bool] = False
@@ -48,21 +50,24 @@ class SemiPd(Chunked):
     share: float = 1.0
     decode_share: float = 1.0
     window_s: float = 5.0
+    fewest: int = 20
     step: float = 0.05
     most_steps: int = 4
     least: float = 0.1
+    _begun_at: int = field(default=0, init=False, repr=False, compare=False)
     _ends_at: int = field(default=0, init=False, repr=False, compare=False)
-    _first_at: dict[int, int] = field(default_factory=dict, init=False, repr=False, compare=False)
     _ttft: list[float] = field(default_factory=list, init=False, repr=False, compare=False)
-    _tpot: list[float] = field(default_factory=list, init=False, repr=False, compare=False)
     _prompts: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
+    _decoding_from: int = field(default=-1, init=False, repr=False, compare=False)
+    _decoded: int = field(default=0, init=False, repr=False, compare=False)
+    _steps: tuple[int, int] = field(default=(0, 0), init=False, repr=False, compare=False)
     _windows: deque[tuple[float, float, float, float, float]] = field(
         default_factory=lambda: deque(maxlen=KEPT), init=False, repr=False, compare=False
     )
 
     def __post_init__(self) -> None:
-        if min(self.ttft_s, self.tpot_s, self.window_s, self.step) <= 0 or self.most_steps < 0:
-            raise ValueError("ttft_s, tpot_s, window_s and step are above 0, and most_steps is 0 or more")
+        if min(self.ttft_s, self.tpot_s, self.window_s, self.step) <= 0 or self.most_steps < 0 or self.fewest < 1:
+            raise ValueError("ttft_s, tpot_s, window_s, fewest and step are above 0, and most_steps is 0 or more")
         if not 0 < self.least <= min(self.share, self.decode_share) or max(self.share, self.decode_share) > 1:
             raise ValueError("least is above 0, and share and decode_share lie in [least, 1]")
         if not 0 < self.quantile <= 1:
@@ -70,36 +75,42 @@ class SemiPd(Chunked):
 
     def served(self, request: RequestView, tokens: int, now: int) -> None:
         """A request made its first token, or its last."""
-        begun = self._first_at.pop(request.id, None)
-        if begun is None:
+        if tokens == 1:
             self._ttft.append((now - request.arrived_at) / SECOND)
             self._prompts.append(request.prompt_tokens)
-            if len(self._first_at) >= MOST_REMEMBERED:
-                self._first_at.clear()  # clients that left
-            self._first_at[request.id] = now
-        elif tokens > 1:
-            self._tpot.append((now - begun) / SECOND / (tokens - 1))
 
     def batch(self, lane: LaneView) -> Batch:
         """As `Chunked`, on this lane's share, until the window ends."""
-        if lane.now >= self._ends_at:
+        if lane.spec.decode:
+            self._watch(lane)
+        if lane.now >= self._ends_at and (len(self._ttft) >= self.fewest or not self._ends_at):
             if self._ends_at:
                 self._look(lane)
-            self._ends_at = lane.now + ps(self.window_s)
+            self._begun_at, self._ends_at = lane.now, lane.now + ps(self.window_s)
         batch = Chunked.batch(self, lane)
         if lane.spec.prefill and lane.spec.decode:
             return batch
         share = self.share if lane.spec.prefill else self.decode_share
-        return Batch(batch.entries, batch.decode, batch.hold, share, wake_at=self._ends_at if lane.decoding else 0)
+        wake_at = self._ends_at if lane.decoding and self._ends_at > lane.now else 0
+        return Batch(batch.entries, batch.decode, batch.hold, share, wake_at=wake_at)
+
+    def _watch(self, lane: LaneView) -> None:
+        """Count the decode steps since the last batch, and the time that they took."""
+        if self._decoding_from >= 0:
+            self._decoded += lane.now - self._decoding_from
+        self._decoding_from = lane.now if lane.decoding else -1
+        self._steps = self._steps[0], lane.decode_steps
 
     def _look(self, lane: LaneView) -> None:
         """A window is over: move the shares if one limit is missed and the other is not."""
-        ttft, tpot = _quantile(self._ttft, self.quantile), _quantile(self._tpot, self.quantile)
+        begun, ended = self._steps
         work = sum([lane.predict((Chunk(tokens, 0),), NONE, share=1.0) for tokens in self._prompts])
-        load = work / ps(self.window_s)
-        self._ttft, self._tpot, self._prompts = [], [], []
-        if ttft is None or tpot is None:
+        load = work / (lane.now - self._begun_at)
+        ttft, decoded = _quantile(self._ttft, self.quantile), self._decoded
+        self._ttft, self._prompts, self._decoded, self._steps = [], [], 0, (ended, ended)
+        if ended == begun:
             return
+        tpot = decoded / SECOND / (ended - begun)
         parts = self._part(self.share, self.decode_share), self._part(self.decode_share, self.share)
         self._windows.append((*parts, load, ttft, tpot))
         late, slow = ttft > self.ttft_s, tpot > self.tpot_s
@@ -134,5 +145,5 @@ class SemiPd(Chunked):
         return lambda part: slope / part + rest <= self.tpot_s
 
 
-def _quantile(values: list[float], part: float) -> float | None:
-    return sorted(values)[min(int(part * len(values)), len(values) - 1)] if values else None
+def _quantile(values: list[float], part: float) -> float:
+    return sorted(values)[min(int(part * len(values)), len(values) - 1)]

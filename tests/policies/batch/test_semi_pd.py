@@ -13,23 +13,26 @@ from poise.policies.batch.semi_pd import SemiPd
 from poise.policies.kit.line_fit import fitted
 from poise.testing import a_lane, a_request
 from poise.testing.cost import LinearCost
-from tests.policies.batch.test_chunked import prompts
+from tests.policies.batch.test_chunked import decoding, prompts
 
 LANES = (Lane("p", decode=False, share=0.5), Lane("d", prefill=False, share=0.5))
 COST = LinearCost(step_s=0.0, prompt_s=1e-4)
 
 
-def looked(ttft_s: float, tpot_s: float, share: float = 0.5, decode_share: float = 0.5) -> tuple[float, float]:
-    """The shares of one that has seen a window of ten requests with these times."""
+def looked(
+    ttft_s: float, tpot_s: float, share: float = 0.5, decode_share: float = 0.5, first_tokens: int = 20
+) -> tuple[float, float]:
+    """The shares of one that has seen a window of ten decode steps and so many first tokens, with these times."""
     batcher = SemiPd(ttft_s=0.3, tpot_s=0.1, window_s=5.0, share=share, decode_share=decode_share)
-    lane = a_lane(waiting=prompts(100), engine=Engine(lanes=LANES), cost=COST, now=1)
+    lane = a_lane(waiting=prompts(100), decoding=decoding(4), engine=Engine(lanes=LANES[::-1]), cost=COST, now=1)
     batcher.batch(lane)
-    for number in range(10):
-        request = a_request(id=number, prompt_tokens=1000)
-        batcher.served(request, 1, ps(ttft_s))
-        batcher.served(request, 11, ps(ttft_s + 10 * tpot_s))
-    lane.space.now = ps(6.0)
+    for number in range(first_tokens):
+        batcher.served(a_request(id=number, prompt_tokens=500), 1, ps(ttft_s))
+    lane.group.step += 10
+    lane.space.now += ps(10 * tpot_s)
     batcher.batch(lane)
+    lane.space.now = 1 + ps(5.0)
+    batcher.batch(lane.replica.lanes[1])
     return batcher.share, batcher.decode_share
 
 
@@ -55,6 +58,10 @@ def test_the_other_share_shrinks_once_one_is_whole() -> None:
     assert looked(0.2, 0.12, 0.9, 0.9) == (0.8, 1.0), "two steps up, two steps down"
 
 
+def test_few_first_tokens_are_not_believed() -> None:
+    assert looked(9.0, 0.05, first_tokens=19) == (0.5, 0.5)
+
+
 def test_lanes_are_given_their_shares() -> None:
     batcher = SemiPd(share=0.6)
     lane = a_lane(waiting=prompts(100), engine=Engine(lanes=LANES), cost=COST)
@@ -71,7 +78,8 @@ def test_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"ttft_s": 0.0}, {"share": 1.05}, {"least": 0.0}, {"quantile": 0.0}, {"decode_share": 0.05}]
+    "given",
+    [{"ttft_s": 0.0}, {"share": 1.05}, {"least": 0.0}, {"quantile": 0.0}, {"decode_share": 0.05}, {"fewest": 0}],
 )
 def test_parameters(given: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"above 0|quantile lies"):
