@@ -189,7 +189,7 @@ def measure(bench: Bench) -> Findings:
     tighter = [each.tighter for each in found.values()]
     raw = [each.profiled for each in found.values()]
     answers = [
-        Answer("order", _told(found), sum(_ahead(each) for each in found.values())),
+        Answer("order", _goodputs(found), sum(_ahead(each) for each in found.values())),
         Answer("most", "; ".join(f"{name}: {times(each)}" for name, each in ratios.items()), _largest(seen)),
         Answer("tighter", "; ".join(f"{n}: {times(each.tighter)}" for n, each in found.items()), _largest(tighter)),
         Answer("tighter each", "as above", tighter),
@@ -225,7 +225,7 @@ def _largest(some: Sequence[Ratio]) -> Ratio:
     return max(some, key=lambda each: each.value or 0.0, default=Ratio(None, None, None))
 
 
-def _told(found: Mapping[str, Found]) -> str:
+def _goodputs(found: Mapping[str, Found]) -> str:
     def mean(some: Sequence[float]) -> str:
         return f"{sum(some) / len(some):.3f}"
 
@@ -270,19 +270,17 @@ def _placement(bench: Bench, scale: float) -> Mapping[Candidate, int]:
     """Instances of each layout for `RATE`, each phase rated by itself; none where no layout is enough."""
     slo = ARTEFACTS.slo
     assert slo.ttft_s and slo.tpot_s
+    first, later = ps.Slo(scale * slo.ttft_s, None), ps.Slo(None, scale * slo.tpot_s)
     experiment = Experiment(bench, ARTEFACTS)
 
     def rate(one: Candidate) -> float:
+        outputs: float | None = 1.0
         if one.prefill:
-            pools, limit, outputs = [experiment.pool(one.prefill)], ps.Slo(scale * slo.ttft_s, None), 1.0
+            pools, limit = [experiment.pool(one.prefill)], first
         else:
             assert one.decode
             ample = experiment.pool(Layout(1, 1), "prefill", ALONE)
-            pools, limit, outputs = (
-                [ample, experiment.pool(one.decode, "decode")],
-                ps.Slo(None, scale * slo.tpot_s),
-                None,
-            )
+            pools, limit, outputs = [ample, experiment.pool(one.decode, "decode")], later, None
 
         def meets(each: float) -> bool:
             part = one.devices / sum(pool.replicas * pool.devices for pool in pools)
