@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 import poise as ps
 from poise.claims.answer import Answer, Findings, Ratio
 from poise.claims.bench import Bench
@@ -13,24 +15,28 @@ from poise.claims.claim import Curve, Point
 from poise.claims.sweep import ratio, times
 from poise.core.chance import Chance
 from poise.core.policy import Scaler
+from poise.core.records.records import FINISHED, Run
+from poise.core.units import SECOND
 from poise.policies.scale.concurrency_rl import ConcurrencyRl, State
 from poise.policies.scale.kpa import Kpa
 from poise.report.intervals import over_seeds
 
 
 class Work(NamedTuple):
-    """Requests of one kind: how many a second, and their tokens."""
+    """Requests of one kind: how many clients wait for them, their tokens, and the most a second that are served."""
 
-    rate: float
+    clients: int
     prompt_tokens: int
     output_tokens: int
+    most: float
 
 
-WORKS = {"chat": Work(40.0, 300, 200), "documents": Work(7.0, 3000, 200)}
-CLUSTER = ps.Cluster.of("A100", count=8).replicas(4, model="llama-3.1-8b", min_replicas=1, max_replicas=8, start_s=5.0)
-WINDOW_S, WINDOWS = 10.0, 150
-GRID = (10, 50, 110, 230)
+WORKS = {"chat": Work(300, 300, 800, 40.0), "documents": Work(300, 3000, 400, 30.0)}
+CLUSTER = ps.Cluster.of("A100", count=6).replicas(3, model="llama-3.1-8b", min_replicas=1, max_replicas=6, start_s=5.0)
+WINDOW_S, WINDOWS, COUNTED, FIXED = 60.0, 600, 100, 20
+GRID = (10, 30, 50, 70, 110, 150, 230)
 DEFAULT, RL, HILL = "default", "Q-learning", "hill climbing"
+LEARNERS, NOISE = 20, 0.05
 
 
 @dataclass(slots=True)
@@ -48,85 +54,133 @@ class HillClimbing(ConcurrencyRl):
         self._kpa.target += self._way * self.step
 
 
+@dataclass(slots=True)
+class Tabulated(ConcurrencyRl):
+    """One whose rewards are those of fixed targets, with noise, and whose state is the target alone."""
+
+    rewards: Mapping[str, float] = field(default_factory=dict)
+    noise: np.random.Generator = field(default_factory=np.random.default_rng)
+
+    def _reward(self) -> float:
+        return self.expected() * float(np.exp(NOISE * self.noise.standard_normal())) / self.rewards[str(self.start)]
+
+    def expected(self) -> float:
+        """The reward at the present target, linear between fixed ones."""
+        return float(np.interp(self.target, [float(each) for each in self.rewards], list(self.rewards.values())))
+
+    def learn(self, windows: int, seed: int) -> float:
+        """The mean reward that is to be expected over the last windows."""
+        chance, seen = Chance(seed), []
+        for chance.key in range(windows):
+            self._act((self.target, 0, 0), chance)
+            seen.append(self.expected())
+        return float(np.mean(seen[-COUNTED:]))
+
+
 def scalers() -> dict[str, Callable[[], Scaler]]:
     """What is compared: learned targets and fixed ones."""
 
     def fixed(target: float) -> Callable[[], Scaler]:
-        return lambda: Kpa(target=target, utilisation=1.0, stable_s=WINDOW_S, panic_s=WINDOW_S / 10)
+        return lambda: Kpa(target=target, utilisation=1.0)
 
-    return {
-        RL: lambda: ConcurrencyRl(window_s=WINDOW_S, stable_s=WINDOW_S),
-        HILL: lambda: HillClimbing(window_s=WINDOW_S, stable_s=WINDOW_S),
-        DEFAULT: fixed(100.0),
-        **{str(target): fixed(float(target)) for target in GRID},
-    }
+    learned: dict[str, Callable[[], Scaler]] = {RL: ConcurrencyRl, HILL: HillClimbing}
+    return learned | {DEFAULT: fixed(100.0)} | {str(target): fixed(float(target)) for target in GRID}
 
 
 class Metrics(NamedTuple):
-    """Of the latter half of a run, seed by seed: output tokens per second over seconds of latency, and what it took."""
+    """Seed by seed: requests per second over seconds of latency in the last windows and in the second hundred, and
+    replicas in the mean of the run."""
 
-    reward: list[float]
-    hours: list[float]
+    late: list[float]
+    early: list[float]
+    replicas: list[float]
 
 
 def measure(bench: Bench) -> Findings:
     """Kinds of work × scalers."""
     found = {
-        name: {way: _metrics(bench, work, build) for way, build in scalers().items()} for name, work in WORKS.items()
+        name: {way: _metrics(bench, work, way, build) for way, build in scalers().items()}
+        for name, work in WORKS.items()
     }
+    default, hill = dict.fromkeys(found, DEFAULT), dict.fromkeys(found, HILL)
     best = {name: _best(metrics) for name, metrics in found.items()}
     criteria = [
-        _against("default", found, dict.fromkeys(found, DEFAULT)),
-        _against("best fixed", found, best),
-        _against("hill climbing", found, dict.fromkeys(found, HILL)),
-        _dearer(found),
-    ]  # fmt: skip
+        _against("default", found, default, lambda each: each.late),
+        _against("few", found, default, lambda each: each.early),
+        _against("best fixed", found, best, lambda each: each.late),
+        _against("hill climbing", found, hill, lambda each: each.late),
+        _against("dearer", found, default, lambda each: each.replicas),
+        _windows(found["chat"]),
+    ]
     return Findings(criteria, [_curve(name, metrics) for name, metrics in found.items()])
 
 
-def _metrics(bench: Bench, work: Work, build: Callable[[], Scaler]) -> Metrics:
-    windows = WINDOWS // (5 if bench.quick else 1)
-    metrics = Metrics([], [])
+def _metrics(bench: Bench, work: Work, way: str, build: Callable[[], Scaler]) -> Metrics:
+    """A fixed target has nothing to learn: few windows show its reward."""
+    part = 5 if bench.quick else 1
+    windows, counted = (WINDOWS if way in (RL, HILL) else FIXED) // part, COUNTED // part
+    metrics = Metrics([], [], [])
     for seed in range(bench.seeds()):
-        load = ps.workload.poisson(
-            work.rate, duration_s=windows * WINDOW_S, prompt_tokens=work.prompt_tokens,
-            output_tokens=work.output_tokens, seed=seed,
+        until = windows * WINDOW_S
+        load = ps.workload.closed(
+            work.clients, int(work.most * until), prompt_tokens=work.prompt_tokens,
+            output_tokens=ps.workload.lognormal(work.output_tokens, 1.0), seed=seed,
         )  # fmt: skip
-        result = bench.simulate(CLUSTER, load, ps.Policies(scaler=build()), seed=seed)
-        late = result.metrics(warmup_s=windows * WINDOW_S / 2)
-        metrics.reward.append((late.output_tokens_per_s or 0.0) / (late.e2e_s.mean or 1.0))
-        metrics.hours.append(late.replica_hours)
+        result = bench.simulate(CLUSTER, load, ps.Policies(scaler=build()), seed=seed, until=until, drain=False)
+        first = max(windows - counted, windows // 2)
+        metrics.late.append(_reward(result.run, first, windows))
+        metrics.early.append(_reward(result.run, min(counted, first), min(2 * counted, windows)))
+        metrics.replicas.append(result.metrics().replica_hours * 3600 / until)
     return metrics
+
+
+def _reward(run: Run, first: int, last: int) -> float:
+    """Requests that end in windows `first` to `last` a second, over the seconds that they took in the mean."""
+    records = run.records
+    ended, arrived = np.asarray(records.ended_at), np.asarray(records.arrived_at)
+    begin, end = (int(each * WINDOW_S * SECOND) for each in (first, last))
+    rows = (np.asarray(records.status) == FINISHED) & (ended >= begin) & (ended < end)
+    took = float((ended[rows] - arrived[rows]).mean()) / SECOND
+    return float(rows.sum()) / ((last - first) * WINDOW_S) / took
 
 
 def _best(metrics: Mapping[str, Metrics]) -> str:
     """The fixed target with the highest reward in the mean."""
-    return max(map(str, GRID), key=lambda target: sum(metrics[target].reward))
+    return max(map(str, GRID), key=lambda target: sum(metrics[target].late))
 
 
-def _against(key: str, found: Mapping[str, Mapping[str, Metrics]], other: Mapping[str, str]) -> Answer:  # fmt: skip
-    """What Q-learning earns over what another does."""
-    gains = {name: ratio(metrics[other[name]].reward, metrics[RL].reward) for name, metrics in found.items()}
+def _against(
+    key: str,
+    found: Mapping[str, Mapping[str, Metrics]],
+    other: Mapping[str, str],
+    figure: Callable[[Metrics], list[float]],
+) -> Answer:
+    """How many times as much Q-learning has of a figure as another, for each kind of work."""
+    gains: dict[str, Ratio] = {
+        name: ratio(figure(metrics[other[name]]), figure(metrics[RL])) for name, metrics in found.items()
+    }
     against = {name: f"a target of {other[name]}" if other[name].isdigit() else other[name] for name in gains}
     text = "; ".join(f"{name}: {times(each)} times that of {against[name]}" for name, each in gains.items())
     return Answer(key, text, list(gains.values()))
 
 
-def _dearer(found: Mapping[str, Mapping[str, Metrics]]) -> Answer:
-    """The reward knows no price."""
-    gains: dict[str, Ratio] = {
-        name: ratio(metrics[DEFAULT].hours, metrics[RL].hours) for name, metrics in found.items()
-    }
-    return Answer(
-        "dearer", "; ".join(f"{name}: {times(each)} times" for name, each in gains.items()), list(gains.values())
-    )
+def _windows(metrics: Mapping[str, Metrics]) -> Answer:
+    """How many learners are better than the default after so many windows, with the rewards of fixed targets."""
+    rewards = {str(target): over_seeds(metrics[str(target)].late).value for target in GRID}
+    default = over_seeds(metrics[DEFAULT].late).value
+    found: dict[int, int] = {}
+    for windows in (WINDOWS, 2000, 6000):
+        learners = [Tabulated(rewards=rewards, noise=np.random.default_rng(seed)) for seed in range(LEARNERS)]
+        found[windows] = sum(each.learn(windows, seed) > default for seed, each in enumerate(learners))
+    text = ", ".join(f"{better} after {windows:,} windows" for windows, better in found.items())
+    return Answer("windows", f"better than the default: {text}, of {LEARNERS} learners")
 
 
 def _curve(name: str, metrics: Mapping[str, Metrics]) -> Curve:
     """Reward by fixed target; of what is learned, and of the default, a level line."""
 
     def points(ways: Sequence[str]) -> list[Point]:
-        found = [over_seeds(metrics[way].reward) for way in ways]
+        found = [over_seeds(metrics[way].late) for way in ways]
         return [Point(float(target), each.value, each.half) for target, each in zip(GRID, found, strict=True)]
 
     lines = {"fixed": points([str(target) for target in GRID])}
