@@ -84,4 +84,4 @@ def _joined(name: str, task: Task, last: Mapping[str, list[str]], found: Tasks) 
         if len(ends) > 1 or (given in last and found[ends[0]].kind != "request" and field == "begins_with"):
             raise ScenarioError(f"{name}: {field} is the flow {given}, which does not end in one request; name a task")
         changed[field] = ends[0]
-    return replace(task, after=after, **changed)
+    return replace(task, after=after, each=changed["each"], begins_with=changed["begins_with"])

@@ -164,10 +164,14 @@ def _against(
     return Answer(key, text, list(gains.values()))
 
 
+def _mean(runs: Sequence[float]) -> float:
+    return sum(runs) / len(runs)
+
+
 def _windows(metrics: Mapping[str, Metrics]) -> Answer:
     """How many learners are better than the default after so many windows, with the rewards of fixed targets."""
-    rewards = {str(target): over_seeds(metrics[str(target)].late).value for target in GRID}
-    default = over_seeds(metrics[DEFAULT].late).value
+    rewards = {str(target): _mean(metrics[str(target)].late) for target in GRID}
+    default = _mean(metrics[DEFAULT].late)
     found: dict[int, int] = {}
     for windows in (WINDOWS, 2000, 6000):
         learners = [Tabulated(rewards=rewards, noise=np.random.default_rng(seed)) for seed in range(LEARNERS)]
