@@ -28,6 +28,7 @@ from poise.core.event import (
     MoveFailed,
     PeerEnded,
     PeerLost,
+    PeerSent,
     Prefilled,
     Refused,
     ReplicaJoined,
@@ -150,7 +151,7 @@ _TABLE: Final = (
     Slot(
         "order", "order", "the order in which the gateway releases queued requests",
         "when the gateway holds requests", "at the gateway", _EVERYWHERE, "control", "virtual_token_counter",
-        without="first come, first served", hears=(Arrived, *_FREES), exchangeable=True,
+        without="first come, first served", hears=(Arrived, PeerSent, *_FREES), exchangeable=True,
         also={
             "flow": "flow(request): the queue that it joins",
             "key": "key(request): its place there, the least first",
@@ -161,7 +162,7 @@ _TABLE: Final = (
     Slot(
         "admission", "admit", "which requests may be sent, and where to",
         "before the router, for each request", "at the gateway", _EVERYWHERE, "control", "ceiling",
-        without="all are admitted", hears=(Arrived, *_FREES), several=True, exchangeable=True,
+        without="all are admitted", hears=(Arrived, PeerSent, *_FREES), several=True, exchangeable=True,
         hooks={
             **_OBSERVE, **_TURNS,
             "enter": "enter(request, cluster): asked once, when a request arrives; a Reject turns it away at the door",

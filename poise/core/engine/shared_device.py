@@ -31,11 +31,12 @@ class Job:
     all the rest at the present speed, 0 before the step is on the device.  until: when it ends at that speed.
     """
 
-    __slots__ = ("apart", "estimate", "host", "step", "until", "whole")
+    __slots__ = ("_lasts", "_share", "apart", "estimate", "host", "step", "until", "whole")
 
     def __init__(self, step: Running, apart: int, estimate: Callable[[StepShape], Piece]) -> None:
         self.step, self.apart, self.estimate = step, apart, estimate
         self.host = -1
+        self._share, self._lasts = 0.0, 0
         self.whole = self.until = 0
 
     def at(self, share: float) -> Running:
@@ -44,9 +45,11 @@ class Job:
 
     def lasts(self, share: float) -> int:
         """Picoseconds of the whole step with a share, its host's included, without what is apart."""
-        shape, kv, window = self.at(share)
-        piece = self.estimate(shape).at(kv)
-        return piece.base + piece.per_kv * kv + piece.per_window * window
+        if share != self._share:
+            shape, kv, window = self.at(share)
+            piece = self.estimate(shape).at(kv)
+            self._share, self._lasts = share, piece.base + piece.per_kv * kv + piece.per_window * window
+        return self._lasts
 
     def comes_after(self, sharing: Sharing | None) -> int:
         """Picoseconds from its begin until it is on the device: no more than it takes alone."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil
+from typing import ClassVar
 
 from poise.core.action import Route
 from poise.core.chance import Chance
@@ -28,6 +29,8 @@ from poise.core.view import ClusterView
 @dataclass(slots=True)
 class Laps:
     """Route by the class of a prompt; the parameters are those of the module."""
+
+    without_prefixes: ClassVar[str] = "prompts as if nothing of them were cached"
 
     short_tokens: int = 256
     ttft_s: float = 0.4
@@ -56,7 +59,7 @@ class Laps:
         """The least loaded of its class's pool."""
         able = cluster.able(request)
         cached = cluster.cached_tokens(request)
-        left = request.prompt_tokens - max(cached[each] for each in able)
+        left = request.prompt_tokens - max([cached[each] for each in able])
         short = left <= self.short_tokens
         self._control(able, cluster)
         if not self._short:
