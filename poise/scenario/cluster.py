@@ -10,13 +10,12 @@ from poise.catalogue import device as find_device
 from poise.catalogue import model as find_model
 from poise.catalogue.engines import engine_defaults, handing_over, on_ranks
 from poise.core.errors import UserError
-from poise.core.experts import BALANCED, ExpertLoad
+from poise.core.experts import ExpertLoad
 from poise.core.model import Model
 from poise.core.precision import BITS, PARTS, Format, Precision, Store
 from poise.core.spec import Cluster, Device, EncoderPool, Engine, Fault, FaultRate, Lane, Pool, Startup
 from poise.cost import Fitted, Measured, Roofline, kv_blocks
 from poise.cost.drafted import Drafting
-from poise.cost.expert_files import read_load
 from poise.cost.fitted import load_fitted
 from poise.cost.memory import footprint
 from poise.cost.tables import load_tables
@@ -24,6 +23,7 @@ from poise.cost.term import Termed, held
 from poise.scenario import terms
 from poise.scenario.checks import engine_of
 from poise.scenario.engine_cost import EngineCost, Speculative
+from poise.scenario.experts import with_experts
 from poise.scenario.explain import unknown
 from poise.scenario.load import Loaded
 from poise.scenario.place import Path
@@ -222,7 +222,7 @@ def _pool(loaded: Loaded, pool: PoolSection, path: Path) -> Pool:
         "link_bw": (pool.link_gb_s or 0.0) * 1e9,
     })  # fmt: skip
     stated = made.precision.kv if pool.kv is None else None
-    return on_ranks(_loaded_experts(loaded, pool, replace(made, kv=stated) if stated else made, path))
+    return on_ranks(with_experts(loaded, pool, replace(made, kv=stated) if stated else made, path))
 
 
 def _formats(given: Format | PartsSection) -> tuple[Format, Precision | None]:
@@ -232,23 +232,6 @@ def _formats(given: Format | PartsSection) -> tuple[Format, Precision | None]:
     forms = {part: getattr(given, part) or given.attention for part in PARTS}
     stores = {part: Store(form, BITS[form]) for part, form in forms.items()}
     return min(stores.values(), key=lambda store: store.bits).format, Precision.by_part(stores)
-
-
-def _loaded_experts(loaded: Loaded, section: PoolSection, pool: Pool, path: Path) -> Pool:
-    """The pool with the load of its experts that its engine section states."""
-    at: Path = (*path, "engine") if "expert_load" in section.engine.model_fields_set else ("engine",)
-    stated, load = engine_of(loaded.scenario, section).expert_load, ExpertLoad()
-    if stated == "balanced":
-        load = BALANCED
-    elif not isinstance(stated, str) and stated.file is not None:
-        at = (*at, "expert_load", "file")
-        try:
-            load = read_load(loaded.file(stated.file, at), pool)
-        except UserError as error:
-            raise loaded.places.error(at, str(error)) from None
-    elif not isinstance(stated, str):
-        load = ExpertLoad(zipf=stated.zipf)
-    return replace(pool, engine=replace(pool.engine, expert_load=load))
 
 
 def _alike(section: Section, spec: type) -> dict[str, Any]:
@@ -317,7 +300,7 @@ def _described(loaded: Loaded, section: DeviceSection, like: Device | None, at: 
 
 def _engine(section: EngineSection) -> Engine:
     return Engine(**_alike(section, Engine) | {
-        "expert_load": ExpertLoad(),  # once its model is known
+        "expert_load": ExpertLoad(), "expert_placement": (),  # once its model is known
         "version": Engine().version if section.name == Engine().name else "not stated",
         "host_kv_bytes": round(section.host_kv_gb * 1e9),
         "swap_launch_s": section.swap_launch_us / 1e6,

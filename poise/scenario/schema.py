@@ -70,6 +70,23 @@ StatedLoad = Annotated[
 ]
 
 
+class ExpertPlacementSection(Section):
+    """Which ranks hold copies of which experts: by a balancer, or as in a file."""
+
+    balancer: str | None = Field(
+        default=None, description="who places them, a policy of the slot expert_balancer; null: floating_copies"
+    )
+    redundant: Whole = Field(default=0, ge=0, description="copies of a layer's experts beyond the first of each")
+    nodes: Whole = Field(default=1, ge=1, description="hosts over which the ranks of experts spread evenly")
+    groups: Whole = Field(default=1, ge=1, description="groups of experts that the router chooses first (n_group)")
+    seen: StatedLoad | None = Field(
+        default=None, description="the load that the balancer saw, in the forms of expert_load; null: the engine's own"
+    )
+    file: str | None = Field(
+        default=None, description="a physical_to_logical_map, as SGLang's --init-expert-location has it, instead"
+    )
+
+
 class EngineSection(Section):
     """How every engine batches and keeps its KV cache; the defaults are vLLM v1's.
 
@@ -136,6 +153,10 @@ class EngineSection(Section):
     expert_load: StatedLoad = Field(
         default="measured",
         description="how tokens spread over experts, as in balanced, {zipf: 0.5} or {file: loads.csv}",
+    )
+    expert_placement: ExpertPlacementSection | None = Field(
+        default=None,
+        description="a mapping, as in {redundant: 32}; null: experts in order, an equal part on each rank",
     )
     expert_exchange: Literal["recipe", "all_to_all", "gather"] = Field(
         default="recipe",

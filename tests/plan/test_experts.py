@@ -10,7 +10,7 @@ import pytest
 
 from poise.cli import main
 from poise.cost.expert_files import read_counts
-from poise.plan.experts.command import read_back
+from poise.scenario.experts import read_placement
 
 
 def load(folder: Path, layers: int = 16, experts: int = 64) -> Path:
@@ -39,7 +39,7 @@ def test_a_plan_gains_and_its_files_read_back(tmp_path: Path, capsys: pytest.Cap
     assert result["bound"]["mean"] >= result["chosen"]["balance"]["mean"] > result["in_force"]["balance"]["mean"]
     assert result["chosen"]["prefill_s"] < result["in_force"]["prefill_s"]
     assert result["steps_to_repay"]["prefill"] > 0
-    placement = read_back(tmp_path / "out" / "sglang.json", list(range(16)), 64, 8)
+    placement = read_placement(tmp_path / "out" / "sglang.json", range(16), 64, 8)
     assert placement.balance(read_counts(file)).mean() == pytest.approx(result["chosen"]["balance"]["mean"])
     assert json.loads((tmp_path / "out" / "vllm.json").read_text())["num_redundant_experts"] == 8
 

@@ -9,8 +9,10 @@ import pytest
 
 from poise.cli import main
 from poise.core.errors import UserError
-from poise.core.experts import BALANCED, ExpertLoad
+from poise.core.experts import BALANCED, ExpertLoad, copies
 from poise.core.spec import Pool
+from poise.cost.expert_load import busiest
+from poise.cost.memory import footprint
 from poise.scenario.build import build
 from poise.scenario.idle import check_idle
 from poise.scenario.load import load
@@ -90,3 +92,66 @@ def test_a_load_without_experts_is_idle(tmp_path: Path) -> None:
     text = BASE.replace("qwen3-30b-a3b", "llama-3.1-8b").replace(", data: 2, expert: 2", "")
     with pytest.raises(UserError, match="no pool's model has experts; remove it"):
         pools(tmp_path, text + "engine: {expert_load: balanced}")
+
+
+PLACED = """model: qwen3-30b-a3b
+cluster: {pools: [{device: H100, data: 4, expert: 4}]}
+workload: {poisson: {rate: 4, requests: 20, prompt_tokens: 200, output_tokens: 20}}
+"""
+
+
+def test_a_placement_relieves_the_most_loaded_rank(tmp_path: Path) -> None:
+    table(tmp_path)
+    by = {
+        name: pools(tmp_path, PLACED + f"engine: {{expert_load: {{file: loads.csv}}{text}}}")[0]
+        for name, text in {
+            "in order": "",
+            "one copy": ", expert_placement: {}",
+            "copies": ", expert_placement: {redundant: 4}",
+            "eplb": ", expert_placement: {redundant: 4, balancer: eplb}",
+            "late": ", expert_placement: {redundant: 4, seen: balanced}",
+        }.items()
+    }
+    tokens = {name: busiest(pool).tokens(1000.0) for name, pool in by.items()}
+    assert tokens["copies"] < tokens["one copy"] <= tokens["in order"]
+    assert tokens["copies"] <= tokens["eplb"] < tokens["in order"] and tokens["copies"] < tokens["late"]
+    assert copies(by["copies"].engine.expert_placement, 128) == 132
+    assert footprint(by["copies"]).weights > footprint(by["in order"]).weights
+
+
+def test_a_file_of_sglang_is_a_placement(tmp_path: Path) -> None:
+    table(tmp_path)
+    rows = [[*range(127, -1, -1)]] * 48
+    (tmp_path / "placed.json").write_text(json.dumps({"physical_to_logical_map": rows}))
+    counts = [f"{layer},{expert},1" for layer in range(48) for expert in range(128)]
+    (tmp_path / "loads.csv").write_text("\n".join(["layer,expert,count", *counts]))
+    text = PLACED + "engine: {expert_load: {file: loads.csv}, expert_placement: {file: placed.json}}"
+    found = pools(tmp_path, text)[0].engine.expert_placement
+    assert len(found) == 48 and found[0][0] == (3,) and found[0][127] == (0,)
+
+
+@pytest.mark.parametrize(
+    ("placement", "expected"),
+    [
+        ("{redundant: 3}", "128 experts and 3 redundant copies do not divide by 4 ranks; give redundant: 4"),
+        ("{balancer: eplp}", "did you mean eplb or llep?"),
+        ("{balancer: exflow}", "exflow: reads tokens by pairs of experts"),
+        ("{balancer: llep}", "splits an expert's tokens unevenly"),
+        ("{nodes: 3}", "ranks: 4 do not divide by 3 nodes"),
+        ("{file: none.json}", "none.json"),
+        ("{file: loads.csv, redundant: 4}", "leave out redundant, or the file"),
+        ("{file: loads.csv}", "holds no physical_to_logical_map"),
+    ],
+)
+def test_a_placement_that_cannot_be_is_one_line(placement: str, expected: str, tmp_path: Path) -> None:
+    table(tmp_path)
+    with pytest.raises(UserError) as refused:
+        pools(tmp_path, PLACED + f"engine: {{expert_load: {{file: loads.csv}}, expert_placement: {placement}}}")
+    assert (
+        expected in str(refused.value) and "\n" not in str(refused.value) and "expert_placement" in str(refused.value)
+    )
+
+
+def test_one_rank_has_nothing_to_place(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="its experts are all on one rank"):
+        pools(tmp_path, PLACED.replace("expert: 4", "expert: 1") + "engine: {expert_placement: {}}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,12 +13,12 @@ from poise.core.errors import UserError
 from poise.core.model import Model
 from poise.cost.expert_files import read_counts
 from poise.experts import ExpertPlacement, ExpertView
-from poise.experts.placement import from_physical
 from poise.plan.experts.exports import sglang, vllm
 from poise.plan.experts.options import BALANCER, ExpertOptions
-from poise.plan.experts.plan import Plan, Work, make, pool_of
+from poise.plan.experts.plan import Work, make, pool_of
 from poise.plan.experts.shown import as_dict, show_plan
 from poise.policies.find import build
+from poise.scenario.experts import read_placement
 from poise.scenario.write import check_json, check_writable, put_json, write_json
 
 BESIDE = ("eplb", "floating_copies", "few_moves")
@@ -99,29 +97,6 @@ def _placed(options: ExpertOptions, layers: list[int], experts: int) -> ExpertPl
     if options.placed is None:
         return None
     try:
-        read = json.loads(options.placed.read_text(encoding="utf-8"))["physical_to_logical_map"]
-        rows = [[int(each) for each in row] for row in read]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"--placed {options.placed}: holds no physical_to_logical_map ({error}); give the JSON file that "
-            "--init-expert-location takes"
-        ) from error
-    if len(rows) != len(layers):
-        if max(layers) >= len(rows):
-            raise UserError(
-                f"--placed {options.placed}: has {len(rows)} layers, and the load {len(layers)}; give equal ones"
-            )
-        rows = [rows[each] for each in layers]
-    try:
-        return from_physical(rows, experts, options.ranks)
+        return read_placement(options.placed, layers, experts, options.ranks)
     except UserError as error:
-        raise UserError(f"--placed {options.placed}: {error}") from None
-
-
-def read_back(path: Path, layers: list[int], experts: int, ranks: int) -> ExpertPlacement:
-    """The placement of a file that this command wrote for SGLang."""
-    rows = json.loads(path.read_text(encoding="utf-8"))["physical_to_logical_map"]
-    return from_physical([rows[each] for each in layers], experts, ranks)
-
-
-__all__ = ["Plan", "plan_experts", "read_back"]
+        raise UserError(f"--placed {error}") from None
