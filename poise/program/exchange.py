@@ -4,8 +4,8 @@ Kinds, in their order: `dense` is any operator before; `split` cuts a rank's tok
 all-to-all over nodes, and `token_gather` gives all ranks of a node, each of which has a part of every expert, the
 tokens of all of them; `up` and `down` are the experts' products; `token_scatter` sums the ranks' parts and gives back
 each rank's tokens, `combine` brings them home, and `join` puts chunks together. `route` cuts tokens by the rank to
-which they go, for messages in place of a collective; `slice` and `unslice` cut gradients. `arg` of products and collectives
-is (layer, chunk, chunks).
+which they go, for messages in place of a collective; `slice` and `unslice` cut gradients. `arg` of products and
+collectives is (layer, chunk, chunks).
 
 Contents are ("tokens", layer, rank, chunk, chunks), those of a rank; "hidden" and "out" likewise, behind up and down.
 Part (n, N) of them are those that go to experts of node n of N. A chunk of "out" is one of tokens, or of columns.
