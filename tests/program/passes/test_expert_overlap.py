@@ -1,11 +1,11 @@
-"""Layers of experts cut by FSMoE, Comet and ScMoE: proven, and as long as their closed forms say."""
+"""Tiles of Comet and the shortcut of ScMoE: proven, and as long as their closed forms say; mistakes are refused."""
 
 from __future__ import annotations
 
-from fractions import Fraction
+from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from poise.core.errors import ProgramError
@@ -14,71 +14,11 @@ from poise.program.contributions import contributions
 from poise.program.expert_layer import Works, expert_layer
 from poise.program.order import ordered
 from poise.program.passes.comet import Tiled, fine_grained
-from poise.program.passes.fsmoe import Layer, Part, chunked
+from poise.program.passes.fsmoe import chunked
 from poise.program.passes.scmoe import best_slot, seconds, shortcut
-from poise.program.passes.slices import filled, sliced
+from poise.program.passes.slices import sliced
 from poise.program.task import Task
-from poise.program.timed import timed
-
-SCALE = 5040
-"""Ticks: divisible by the numbers of chunks, columns and ranks below."""
-START = {"dispatch": 0, "combine": 0, "token_gather": 1, "token_scatter": 1, "up": 2}
-WHOLE = st.integers(0, 30)
-few = settings(max_examples=40, deadline=None)
-
-
-def makespan(program: Program, starts: tuple[int, int, int] = (0, 0, 0)) -> Fraction:
-    """As simulated; a receive ends when its message has been sent."""
-
-    def ticks(task: Task) -> int:
-        start = starts[START[task.kind]] if task.kind in START else 0
-        return 0 if task.kind == "recv" else round(SCALE * (start + task.work))
-
-    all_ticks = [ticks(task) for task in program.index.tasks]
-    return timed(program, all_ticks, [0] * len(all_ticks), SCALE).makespan
-
-
-def layer_of(starts: tuple[int, int, int], wholes: tuple[int, int, int], reduction: int) -> tuple[Program, Layer]:
-    a, g, e = wholes
-    works = Works(a, g, e, 0, g, a)
-    parts = [Part(*each) for each in zip(starts, wholes, strict=True)]
-    return expert_layer(2, 2, works, reduction=reduction), Layer(*parts, reduction)
-
-
-@few
-@given(st.tuples(*[st.integers(0, 4)] * 3), st.tuples(*[WHOLE] * 3), WHOLE, st.sampled_from([1, 2, 3, 4, 6, 8]))
-def test_chunks_take_what_the_longest_case_says(
-    starts: tuple[int, int, int], wholes: tuple[int, int, int], reduction: int, chunks: int
-) -> None:
-    program, layer = layer_of(starts, wholes, reduction)
-    made = chunked(program, chunks)
-    made.prove()
-    assert float(makespan(made, starts)) == pytest.approx(layer.seconds(chunks), abs=1e-3)
-
-
-@few
-@given(st.tuples(*[st.integers(0, 4)] * 3), st.tuples(*[st.integers(0, 300)] * 3), st.integers(0, 300))
-def test_the_best_number_of_chunks_is_that_of_all(
-    starts: tuple[int, int, int], wholes: tuple[int, int, int], reduction: int
-) -> None:
-    _, layer = layer_of(starts, wholes, reduction)
-    assert layer.seconds(layer.best(40)) == pytest.approx(min(map(layer.seconds, range(1, 41))), rel=1e-12)
-
-
-def test_the_best_number_of_chunks_is_that_of_the_simulation() -> None:
-    program, layer = layer_of((1, 1, 2), (20, 10, 30), 5)
-    found = {chunks: makespan(chunked(program, chunks), (1, 1, 2)) for chunks in range(1, 13)}
-    assert found[layer.best(12)] == min(found.values()) < found[1]
-
-
-@few
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(1, 4))
-def test_slices_of_a_sum_are_the_sum(parts: list[int], chunks: int) -> None:
-    program, layer = layer_of((0, 0, 0), (4, 2, 7), 9)
-    made = chunked(sliced(program, [each / sum(parts) for each in parts]), chunks)
-    assert made.prove().collectives == 4 * 2 * chunks + len(parts)
-    assert float(makespan(made)) == pytest.approx(layer.seconds(chunks), abs=1e-2)
-    assert sum(filled(9.0, [2.0, -1.0, 3.0])) == 9.0 and filled(9.0, [2.0, -1.0, 3.0]) == [2, 0, 3, 4]
+from tests.program.passes.expert_layers import WHOLE, few, makespan
 
 
 @few
@@ -125,7 +65,7 @@ def test_mistakes_are_refused() -> None:
     made = chunked(program, 2)
     with pytest.raises(ProgramError, match="needs all 2 chunks of its rank, in order"):
         made.with_rows({lane: [*map(swapped, row)] for lane, row in made.rows.items()}).prove()
-    for refused, words in [
+    cases: list[tuple[Callable[[], object], str]] = [
         (lambda: chunked(program, 0), "0 chunks; give 1 or more"),
         (lambda: fine_grained(program, 0), "0 column blocks; give 1 or more"),
         (lambda: fine_grained(made, 2), "has chunks or collectives inside a node"),
@@ -133,6 +73,7 @@ def test_mistakes_are_refused() -> None:
         (lambda: shortcut(program, 2), "slot 2, and 1 operators are before the experts"),
         (lambda: sliced(program, [0.5]), "give parts of 0 or more that are 1 together"),
         (lambda: expert_layer(0), "0 nodes of 1 ranks; give 1 or more of each"),
-    ]:
+    ]
+    for refused, words in cases:
         with pytest.raises(ProgramError, match=words):
             refused()
