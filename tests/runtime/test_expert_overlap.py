@@ -37,7 +37,8 @@ def dense(x: Tensor, up: Tensor, down: Tensor) -> Tensor:
     """The layer in one process: every expert on every token."""
     experts, gates = route(x)
     made = torch.einsum("nef,efh->neh", torch.tanh(torch.einsum("nh,ehf->nef", x, up)), down)
-    return (torch.zeros(len(x), EXPERTS, dtype=x.dtype).scatter(1, experts, gates)[:, :, None] * made).sum(1)
+    found: Tensor = (torch.zeros(len(x), EXPERTS, dtype=x.dtype).scatter(1, experts, gates)[:, :, None] * made).sum(1)
+    return found
 
 
 def execute(

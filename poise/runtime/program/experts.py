@@ -26,7 +26,7 @@ class Pairs(NamedTuple):
     tokens: Tensor
     experts: Tensor
     gates: Tensor
-    count: int
+    whole: int
     """Tokens of the chunk from which they are."""
 
 
@@ -119,7 +119,7 @@ class ExpertKernels:
     def _combine(self, task: Task, reads: Sequence[Any]) -> Awaited:
         def added(met: dict[int, Brought]) -> tuple[Tensor]:
             brought = [met[one][task.rank] for one in task.group]
-            whole = brought[0].rows.new_zeros(brought[0].count, brought[0].rows.shape[1])
+            whole = brought[0].rows.new_zeros(brought[0].whole, brought[0].rows.shape[1])
             for each in brought:
                 whole = whole.index_add(0, each.tokens, each.rows * each.gates[:, None])
             return (whole,)
