@@ -10,6 +10,7 @@ time       timed (timed.py), memory at every instant (held.py), the critical pat
 
 from __future__ import annotations
 
+from poise.program import exchange as _exchange
 from poise.program import stages as _stages
 from poise.program.content import Content
 from poise.program.kinds import joint_rule, rule
@@ -17,6 +18,6 @@ from poise.program.program import Builder, Program
 from poise.program.prove import Proof, prove
 from poise.program.task import Lane, Task, Value
 
-assert _stages  # its rules are noted when it is imported
+assert _exchange and _stages  # their rules are noted when they are imported
 
 __all__ = ["Builder", "Content", "Lane", "Program", "Proof", "Task", "Value", "joint_rule", "prove", "rule"]

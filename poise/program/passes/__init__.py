@@ -10,6 +10,13 @@ tied           gradients of weights that several stages have summed (ties.py)
 gathered       sharded weights made whole for each run (gather.py)
 side_by_side   a forward and a backward at once (side_by_side.py)
 optimized      one optimizer behind all gradients, new weights gathered behind it (optimizer.py)
+
+Of layers of experts (`poise.program.expert_layer`), each with its makespan as a closed form:
+
+chunked        exchange, collectives of a node and products in chunks side by side (fsmoe.py)
+sliced         sums of gradients in slices (slices.py)
+fine_grained   tiles that begin as their tokens arrive, blocks of columns that go home when done (comet.py)
+shortcut       experts that read what was there before the block (scmoe.py)
 """
 
 from __future__ import annotations
