@@ -119,6 +119,6 @@ def _others(ranks: NDArray[Any], where: NDArray[Any]) -> NDArray[Any]:
     ranks = np.concatenate([ranks, np.zeros(3)])
     order = np.argsort(-ranks)
     one, other = where[:, None], where[None, :]
-    found = np.where((order[1] != one) & (order[1] != other), ranks[order[1]], ranks[order[2]])
+    found: NDArray[Any] = np.where((order[1] != one) & (order[1] != other), ranks[order[1]], ranks[order[2]])
     found[(order[0] != one) & (order[0] != other)] = ranks[order[0]]
     return found
