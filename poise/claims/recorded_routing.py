@@ -40,6 +40,30 @@ def read_flows(file: Path) -> Flows:
     return found
 
 
+def read_words(file: Path) -> Flows:
+    """(layers × ids × experts) pairs by the id of the token, of the ids that a model has in any domain.
+
+    A domain without such a table is left out (c4 of OLMoE-1B-7B).
+    """
+    import polars as pl
+
+    table = pl.read_parquet(file)
+    found: Flows = {}
+    for model, experts in MODELS.items():
+        rows = table.filter(pl.col("model") == model)
+        known = np.unique(rows["token_id"].to_numpy())
+        for domain in DOMAINS:
+            each = rows.filter(pl.col("domain") == domain)
+            if each.is_empty():
+                continue
+            words = np.zeros((len(LAYERS), len(known), experts))
+            layer = np.searchsorted(LAYERS, each["layer"].to_numpy())
+            at = np.searchsorted(known, each["token_id"].to_numpy())
+            words[layer, at, each["expert"].to_numpy()] = each["count"].to_numpy()
+            found[model, domain] = words
+    return found
+
+
 def view_of(flows: NDArray[Any], ranks: int, nodes: int = 1) -> ExpertView:
     """The view of a balancer, without redundant copies."""
     counts = np.concatenate([flows.sum(axis=2), flows[-1:].sum(axis=1)])

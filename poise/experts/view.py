@@ -20,6 +20,7 @@ class ExpertView:
     layer's experts that a rank has room for.  nodes: hosts over which the ranks spread evenly, in order.  groups:
     of consecutive experts, a token's experts being of few groups (1: the router does not limit them).
     flows: (layers − 1 × experts × experts) tokens handed from one layer's expert to the next layer's; None: unknown.
+    words: (layers × ids × experts) pairs by the id of the token; None: unknown.
     placed: what is in force; None: experts in order, as engines start.
     moves: the most experts that ranks may fetch in all (None: any number).
     """
@@ -32,6 +33,7 @@ class ExpertView:
     flows: NDArray[Any] | None = None
     placed: ExpertPlacement | None = None
     moves: int | None = None
+    words: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         if self.counts.ndim != 2 or not self.counts.size:
@@ -54,6 +56,12 @@ class ExpertView:
         if self.placed is not None and self.placed.holds.shape != (self.layers, self.ranks, self.experts):
             raise UserError(
                 "placed: the placement in force is of other layers, ranks or experts; give the one of this model"
+            )
+
+        if self.words is not None and (self.words.shape[0], self.words.shape[-1]) != self.counts.shape:
+            raise UserError(
+                f"words: they are of {self.words.shape[0]} layers and {self.words.shape[-1]} experts, and the counts "
+                f"of {self.layers} and {self.experts}; give both of the same model"
             )
 
     @property
