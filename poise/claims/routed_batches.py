@@ -36,10 +36,10 @@ def course(
     router: str, batches: int, seed: int, *, parameters: Mapping[str, Any] | None = None, tokens: int = 4096,
     experts: int = 64, k: int = 8, skew: float = 1.0,
 ) -> Course:  # fmt: skip
-    """A router's course over new batches."""
+    """A router's course over new batches. parameters: of the router; places of an axis are turned to whole numbers."""
     draw = np.random.default_rng(seed)
     popular = draw.normal(0, skew, experts)
-    made = named(router, k=k, **(parameters or {}))
+    made = named(router, k=k, **{name: _whole(each) for name, each in (parameters or {}).items()})
     state = made.start(experts)
     found, kept, best = [], 0.0, 0.0
     for _ in range(batches):
@@ -61,6 +61,10 @@ def scores_of(
     """(tokens × experts) scores of a new batch; without popularities of experts they are drawn first."""
     shift = draw.normal(size=experts) if popular is None else popular
     return softmax(draw.normal(size=(tokens, experts)) + shift)
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _sum(scores: NDArray[Any], chosen: NDArray[Any]) -> float:

@@ -1,7 +1,7 @@
 """Selective Sinkhorn Routing: on some steps gates are those of a balanced transport of tokens to experts.
 
-Nguyen et al. (2511.08972). Tokens have mass 1 / tokens and experts 1 / experts; the plan is diag(u) K diag(v) with
-K = scores^(1/ε), which for softmax scores is exp(logits / ε). Top-k of each token's row, renormalised; all other steps
+Nguyen et al. (2511.08972). Tokens have mass 1 / tokens and experts 1 / experts; the plan is diag(u) K diag(v) with K
+= scores^(1/ε), which for softmax scores is exp(logits / ε). Top-k of each token's row, renormalised; all other steps
 take top-k of the scores. There is no auxiliary loss and no noise.
 
 Parameters: `k` (2). `iterations` (3). `epsilon` ε (1). `part` (1): of steps that are balanced, each by chance with
