@@ -26,14 +26,14 @@ _ROOT = Path(__file__).parents[1]
 _FORM = Path(__file__).parent / "claim.py"
 """What a file of `systems/` may hold: no result depends on it, as what a claim holds is in its digest."""
 _POINTS = Path(__file__).parent / "experiments" / "points.py"
-_COUNTED = ("poise.claims.", "poise.policies.", "poise.pipeline.schedules.")
+_COUNTED = ("poise.claims.", "poise.policies.", "poise.pipeline.schedules.", "poise.experts.routers.")
 _TRIED = ("setting", "compare", "settings", "sweeps", "capacities", "runs", "points", "let", "shown", "seeds", "data")
 """What of a claim is the experiment; all else is prose and tests, which may change without a new run."""
 
 MODELS = {
     "cost": "cost", "workload": "workload", "planner": "plan/training", "export": "plan/training/exports",
     "schedule": "pipeline/schedules", "pass": "program/passes", "sharding": "sharding",
-    "learning rate": "runtime/learning_rates",
+    "learning rate": "runtime/learning_rates", "expert router": "experts/routers",
 }  # fmt: skip
 """What stands in place of a slot where a system is not a policy, and the folder that has its files."""
 
