@@ -687,7 +687,6 @@ def cases(draw: st.DrawFn, scaled_percent: int = 25, ranked_percent: int = 25, l
         copies=draw(st.sampled_from((1, 2, 3))),
         slowed=draw(st.sampled_from((1.0, 1.0, 1.5))),
         switch_s=draw(st.sampled_from((0, 0, 2))) * unit,
-        host_s=draw(st.sampled_from((0, 0, 1))) * unit,
     )
     prefills = draw(st.integers(1, replicas - 1)) if pairs else 0
     roles = ["prefill"] * prefills + ["decode"] * (replicas - prefills) if pairs else ["mixed"] * replicas
@@ -709,11 +708,12 @@ def cases(draw: st.DrawFn, scaled_percent: int = 25, ranked_percent: int = 25, l
         gateways,
         None if gateways == 1 else draw(st.sampled_from((None, 0.0, 4 * unit))),
     )
+    seed = draw(st.integers(0, 2**32))
     return Case(
-        seed=draw(st.integers(0, 2**32)),
+        seed=seed,
         workload=workload,
         engine=engine,
-        cost=cost,
+        cost=replace(cost, host_s=(0, 0, 1)[seed % 3] * unit),
         blocks=-(-tokens // block),
         roles=roles,
         cluster=cluster,
