@@ -22,7 +22,8 @@ def start(experts: int) -> NDArray[Any]:
 
 def add(state: NDArray[Any], loads: NDArray[Any]) -> NDArray[Any]:
     """The counts after a microbatch. loads: (experts) of one rank, or (ranks × experts) of all, which are summed."""
-    return state + np.atleast_2d(loads).sum(axis=0)
+    found: NDArray[Any] = state + np.atleast_2d(loads).sum(axis=0)
+    return found
 
 
 def global_loss(scores: NDArray[Any], state: NDArray[Any]) -> float:
