@@ -227,13 +227,13 @@ def enough(
         now = min(ends_at, comes_at)
         for host in hosts:
             host.go_on(now)
-        asked: Sequence[tuple[float, int]] = ()
+        candidates: Sequence[tuple[float, int]] = ()
         if comes_at <= ends_at:
-            asked, place = [arrivals[place]], place + 1
+            candidates, place = [arrivals[place]], place + 1
         elif not hosts[ending].prompt_ends():
             spare -= hosts[ending].request_ends(limits)
-            asked, waiting = waiting, deque()
-        for each in asked:
+            candidates, waiting = waiting, deque()
+        for each in candidates:
             if not _let_in(hosts, each, limits):
                 if now - each[0] < limits.ttft_s and any(host.running or host.prompts for host in hosts):
                     waiting.append(each)

@@ -124,11 +124,7 @@ def test_the_schema_has_the_fields_of_the_core() -> None:
     renamed = {"host_kv_bytes": "host_kv_gb", "swap_launch_s": "swap_launch_us", "lora_disk_bw": "lora_disk_gb_s"}
     for section, core in ((LaneSection, Lane), (SloSection, Slo), (FaultSection, Fault)):
         assert set(section.model_fields) == {each.name for each in fields(core)}
-    found = {renamed.get(each.name, each.name) for each in fields(Engine)} - {
-        "version",
-        "rank_budget",
-        "expert_placement",
-    }
+    found = {renamed.get(each.name, each.name) for each in fields(Engine)} - {"version", "rank_budget"}
     assert set(EngineSection.model_fields) == found | {"preemption"}
 
 
