@@ -375,12 +375,4 @@ class Builder:
 
     def link(self, ranks: int) -> Link:
         """The link of a group of `ranks` devices at the recipe's efficiency."""
-        use = self.use
-        return link_of(
-            self.pool.device,
-            ranks,
-            latency_s=use.collective_s,
-            far_latency_s=use.far_s,
-            efficiency=use.link,
-            host_efficiency=use.host_link,
-        )
+        return link_of(self.pool.device, ranks, self.use)

@@ -72,11 +72,7 @@ class Video:
     @property
     def link(self) -> Link:
         """What joins the devices."""
-        use = self.use
-        return link_of(
-            self.device, self.count, latency_s=use.collective_s, far_latency_s=use.far_s, efficiency=use.link,
-            host_efficiency=use.host_link,
-        )  # fmt: skip
+        return link_of(self.device, self.count, self.use)
 
     def layer_s(self, latents: float, seen: float, devices: int = 1) -> float:
         """Seconds of a layer over so many latents, that attend to `seen` ones, shared out over devices."""

@@ -13,6 +13,7 @@ from poise.core.precision import Part, Precision
 from poise.core.spec import BITS, Device, Fabric, Pool
 from poise.core.units import ps
 from poise.cost.collective import Link
+from poise.cost.efficiency import Efficiencies
 from poise.cost.operator import STAGED_BW
 
 HOST_DEVICES = 8
@@ -178,16 +179,14 @@ def fabric(device: Device) -> Fabric:
     return device.pcie or ("direct" if device.scaleup_bw else "host")
 
 
-def link_of(
-    device: Device, ranks: int, *, latency_s: float, far_latency_s: float, efficiency: float, host_efficiency: float
-) -> Link:
+def link_of(device: Device, ranks: int, use: Efficiencies) -> Link:
     """The link of a group of `ranks` devices: scale-up inside its domain, PCIe inside a host without one, else NICs.
 
-    latency_s, far_latency_s: α inside and outside the scale-up domain. efficiency, host_efficiency: the reachable parts
-    of bandwidth, on links between devices and over a host's PCIe.
+    use: α inside and outside the scale-up domain, and the parts of bandwidth that are reached on links between devices
+    and over a host's PCIe.
     """
     if ranks <= device.scaleup_domain and device.scaleup_bw > 0:
-        return Link(latency_s, device.scaleup_bw * efficiency)
+        return Link(use.collective_s, device.scaleup_bw * use.link)
     in_host = device.scaleup_domain <= 1 and ranks <= HOST_DEVICES
     bandwidth = (device.host_bw or device.scaleout_bw) if in_host else (device.scaleout_bw or device.host_bw)
     if ranks > 1 and bandwidth <= 0:
@@ -196,8 +195,8 @@ def link_of(
         )
     if in_host:
         bandwidth = min(bandwidth, STAGED_BW) if fabric(device) == "host" else bandwidth
-        return Link(far_latency_s, (bandwidth or 1.0) * host_efficiency, direct=False)
-    return Link(far_latency_s, (bandwidth or 1.0) * efficiency, direct=False)
+        return Link(use.far_s, (bandwidth or 1.0) * use.host_link, direct=False)
+    return Link(use.far_s, (bandwidth or 1.0) * use.link, direct=False)
 
 
 def swap(pool: Pool, kv_bytes: int, runs: int) -> int:

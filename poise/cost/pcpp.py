@@ -63,11 +63,7 @@ class Patches:
     @property
     def link(self) -> Link:
         """What joins the devices."""
-        use = self.use
-        return link_of(
-            self.device, self.count, latency_s=use.collective_s, far_latency_s=use.far_s, efficiency=use.link,
-            host_efficiency=use.host_link,
-        )  # fmt: skip
+        return link_of(self.device, self.count, self.use)
 
     def layer_s(self, level: Level, seen: float) -> float:
         """Seconds of one layer whose queries are a patch and whose keys are `seen` of the image's tokens."""

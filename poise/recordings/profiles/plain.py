@@ -26,14 +26,7 @@ def _collectives(kind: str, device: Device, use: Efficiencies, coordinates: Floa
     found = []
     for size, ranks in coordinates:
         count = int(ranks)
-        link = link_of(
-            device,
-            count,
-            latency_s=use.collective_s,
-            far_latency_s=use.far_s,
-            efficiency=use.link,
-            host_efficiency=use.host_link,
-        )
+        link = link_of(device, count, use)
         if kind.endswith("all_reduce"):
             found.append(all_reduce(count, float(size), link))
         else:
