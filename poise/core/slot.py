@@ -270,7 +270,7 @@ _TABLE: Final = (
     Slot(
         "expert_balancer", "rebalance", "which ranks hold copies of which experts",
         "before a run, or with each new load of experts", "over the expert-parallel ranks of a replica", ("planner",),
-        "planner", "eplb",
+        "planner", "eplb", default="floating_copies",
     ),
     Slot(
         "cap", "cap", "how fast the devices of a row may run, by priority",

@@ -11,6 +11,7 @@ import numpy as np
 
 from poise.core.errors import UserError
 from poise.core.experts import BALANCED, ExpertLoad
+from poise.core.slot import SLOTS
 from poise.core.spec import Pool
 from poise.cost.expert_files import read_load
 from poise.cost.expert_load import inclusion
@@ -21,9 +22,6 @@ from poise.scenario.checks import engine_of
 from poise.scenario.load import Loaded
 from poise.scenario.place import Path as Place
 from poise.scenario.schema import ExpertPlacementSection, PoolSection, StatedLoad
-
-BALANCER = "floating_copies"
-"""Who places experts unless another is named."""
 
 
 def with_experts(loaded: Loaded, section: PoolSection, pool: Pool, path: Place) -> Pool:
@@ -80,7 +78,7 @@ def _placed(loaded: Loaded, stated: ExpertPlacementSection, pool: Pool, at: Plac
         chances = inclusion(seen, moe.experts, moe.active)
         if not seen.shares:  # the favourites of a law's layers stand for those of any
             chances = chances[rows % len(chances)]
-    found: ExpertPlacement = build("expert_balancer", stated.balancer or BALANCER).rebalance(
+    found: ExpertPlacement = build("expert_balancer", stated.balancer or SLOTS["expert_balancer"].default).rebalance(
         ExpertView(chances, pool.expert, total // pool.expert, stated.nodes, stated.groups)
     )
     if found.parts is not None:

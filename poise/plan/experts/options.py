@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
+from poise.core.slot import SLOTS
 from poise.scenario.options import Json
 
-BALANCER = "floating_copies"
+BALANCER = SLOTS["expert_balancer"].default
 """The balancer that plans unless another is named."""
 
 
